@@ -361,18 +361,15 @@ static int let_go(struct stop_thread *t) {
 static int is_traced(pid_t pid) {
     AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
-    int yes = 0, st;
+    int yes = 0;
 
     for (ssize_t i = 0; i < n; i++) {
-        struct stop_thread t = {.tid = tids[i], .stopped = 1};
+        struct stop_thread t = {.tid = tids[i]};
         if (!is_ours(pid, t.tid))
             continue;
         yes = 1;
         ptrace(PTRACE_INTERRUPT, t.tid, NULL, NULL);
-        if (waitpid(t.tid, &st, __WALL | WNOHANG) > 0 && WIFSTOPPED(st)) {
-            t.signal = st >> 16 == 0 ? WSTOPSIG(st) : 0;
-            let_go(&t);
-        }
+        let_go(&t);
     }
     return yes;
 }
@@ -393,15 +390,13 @@ void stop_release_others(struct stop *s, size_t keep) {
 }
 
 uint64_t stop_release(struct stop *s) {
-    uint64_t took = 0, until;
+    uint64_t took = 0;
 
     if (s->seized) {
         for (size_t i = 0; i < s->n; i++)
             s->left |= let_go(&s->v[i]);
-        until = sys_now();
-        took = until - s->began_ns;
-        until += UNTRACE_NS;
-        while (s->left && is_traced(s->pid) && sys_now() < until)
+        took = sys_now() - s->began_ns;
+        while (s->left && is_traced(s->pid) && sys_now() < s->began_ns + took + UNTRACE_NS)
             sys_sleep(SYS_MS);
     }
     reaper_end(s->reaper);

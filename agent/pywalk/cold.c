@@ -57,44 +57,29 @@ static int table_read(const struct pywalk_image *im, struct table *t, size_t mor
     return rc;
 }
 
-static uint64_t uleb(const uint8_t *p, size_t n, size_t *at) {
-    uint64_t v = 0;
-    unsigned shift = 0;
-
-    while (*at < n && shift < 63) {
-        v |= (uint64_t)(p[*at] & 0x7f) << shift;
-        shift += 7;
-        if ((p[(*at)++] & 0x80) == 0)
-            break;
-    }
-    return v;
-}
-
 /* Does this FDE describe code that has its stack frame from the beginning on? Then sets its range. */
 static int is_fragment(const struct pywalk_image *im, const struct table *t, long row,
                        uint64_t *start, uint64_t *end) {
-    uint64_t at = t->base + (uint64_t)(int64_t)t->row[row].fde, length;
+    uint64_t at = t->base + (uint64_t)(int64_t)t->row[row].fde;
     struct {
         uint32_t length, cie;
         int32_t code;
         uint32_t size;
         uint8_t data[8];
     } fde;
-    size_t i = 0;
+    size_t first; /* instruction, behind the augmentation data's length and that */
 
     _Static_assert(sizeof fde == 24, "as in .eh_frame");
     if (im->mem.read(im->mem.ctx, at, &fde, sizeof fde) != 0 || fde.length < 20 ||
         fde.length >= 0xfffffff0u || fde.cie == 0)
         return 0;
-    length = uleb(fde.data, sizeof fde.data, &i) + i; /* augmentation data */
+    first = 1 + fde.data[0]; /* a LEB128 number: of one byte, or larger than there is place */
     *start = at + 8 + (uint64_t)(int64_t)fde.code;
     *end = *start + fde.size;
-    if (*start != t->base + (uint64_t)(int64_t)t->row[row].code)
-        return 0;
-    if (length >= sizeof fde.data)
+    if (*start != t->base + (uint64_t)(int64_t)t->row[row].code || first >= sizeof fde.data)
         return 0;
     /* The frame is there at once: not an advance, and not nothing. */
-    switch (fde.data[length]) {
+    switch (fde.data[first]) {
     case DW_CFA_def_cfa:
     case DW_CFA_def_cfa_register:
     case DW_CFA_def_cfa_offset:
