@@ -17,7 +17,7 @@ static int open_mapped(pid_t pid, uint32_t own, const struct proc_maps *maps, in
     int rc = -ENOENT;
 
     snprintf(head, sizeof head, "%u-", own);
-    for (size_t i = 0; i < maps->n; i++) {
+    for (size_t i = 0; rc != 0 && i < maps->n; i++) {
         const struct proc_map *m = &maps->v[i];
         const char *base = strrchr(m->path, '/'), *dot = strrchr(m->path, '.');
         char there[8448], root[4096];
@@ -41,8 +41,6 @@ static int open_mapped(pid_t pid, uint32_t own, const struct proc_maps *maps, in
             agentfile_close(*out);
             rc = -ENOENT;
         }
-        if (rc == 0)
-            break;
     }
     return rc;
 }

@@ -8,11 +8,6 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 
-#ifndef PTRACE_GETSIGMASK
-#define PTRACE_GETSIGMASK 0x420a
-#define PTRACE_SETSIGMASK 0x420b
-#endif
-
 #define RED_ZONE      128
 #define USER_CS       0x33
 #define EFLAGS_TF     0x100ul

@@ -115,15 +115,12 @@ static int read_fd(void *fd, uint64_t at, void *buf, size_t n) {
 static int open_given(struct pywalk_mem mem, const struct proc_map *m) {
     unsigned char want[PYWALK_BUILD_ID], have[PYWALK_BUILD_ID];
     int fd = plain_file_open(m->path);
-    size_t n;
+    size_t n = pywalk_build_id(mem, m->start, want);
 
-    if (fd < 0)
-        return -1;
-    n = pywalk_build_id(mem, m->start, want);
-    if (n == 0 || pywalk_build_id((struct pywalk_mem){read_fd, &fd}, 0, have) != n ||
-        memcmp(want, have, n) != 0) {
+    if (fd >= 0 && (n == 0 || pywalk_build_id((struct pywalk_mem){read_fd, &fd}, 0, have) != n ||
+                    memcmp(want, have, n) != 0)) {
         close(fd);
-        return -1;
+        fd = -1;
     }
     return fd;
 }
