@@ -80,12 +80,14 @@ static int step_signal(const struct cfi_memory *mem, struct unwind_regs *r, stru
     return 0;
 }
 
-/* A register's value in a frame: where it was saved at `at`, or still there. */
-static int value_of(struct stack *mem, uint64_t at, int known, uint64_t in_register, uint64_t *v) {
+/* What rbp (USED_BP) or rbx (USED_BX) held in a frame: where it was saved, or still there. */
+static inline int value_of(struct stack *mem, const struct unwind_regs *r, const struct state *s,
+                           unsigned which, uint64_t *v) {
+    uint64_t at = which == USED_BP ? s->bp_at : s->bx_at;
     if (at)
         return word_at(mem, at, v);
-    *v = in_register;
-    return known ? 0 : -ENOENT;
+    *v = which == USED_BP ? r->bp : r->bx;
+    return r->known & (which == USED_BP ? UNWIND_BP : UNWIND_BX) ? 0 : -ENOENT;
 }
 
 static int base_of(struct stack *mem, const struct unwind_regs *r, struct state *s, unsigned reg,
@@ -93,12 +95,9 @@ static int base_of(struct stack *mem, const struct unwind_regs *r, struct state 
     int rc = 0;
     s->used = 0;
     s->base = 0;
-    if (reg == CFI_RBP) {
-        s->used = USED_BP;
-        rc = value_of(mem, s->bp_at, r->known & UNWIND_BP, r->bp, base);
-    } else if (reg == CFI_RBX) {
-        s->used = USED_BX;
-        rc = value_of(mem, s->bx_at, r->known & UNWIND_BX, r->bx, base);
+    if (reg == CFI_RBP || reg == CFI_RBX) {
+        s->used = reg == CFI_RBP ? USED_BP : USED_BX;
+        rc = value_of(mem, r, s, s->used, base);
     } else if (reg == CFI_R10) { /* a scratch register: of the innermost frame only */
         s->used = USED_OTHER;
         *base = r->r10;
@@ -177,9 +176,7 @@ static int leads(struct stack *mem, const struct unwind_regs *r, const struct un
         return 0;
     if (f->bp_down & USED_MASK) {
         recall(f, &s);
-        int rc = f->bp_down & USED_BP ? value_of(mem, s.bp_at, r->known & UNWIND_BP, r->bp, &v)
-                                      : value_of(mem, s.bx_at, r->known & UNWIND_BX, r->bx, &v);
-        if (rc || v != f->base)
+        if (value_of(mem, r, &s, f->bp_down & USED_MASK, &v) || v != f->base)
             return 0;
     }
     return !word_at(mem, next->sp - 8, &v) && v == next->pc;
