@@ -4,7 +4,7 @@ Each is (name, SQL); the answers are compared in the order of all columns, numbe
 
 QUESTIONS = (
     ("traces", "SELECT rank, pid, host, records, lost, clock, complete, end_reason FROM trace"),
-    ("runs", "SELECT run, traces, ranks, hosts FROM runs"),
+    ("runs", "SELECT run, traces, processes, ranks, hosts, command, lost FROM runs"),
     ("samples of each rank", "SELECT rank, count(*) AS n, sum(count) AS ticks, sum(seconds) AS seconds FROM samples GROUP BY rank"),
     ("busy threads", "SELECT rank, thread, sum(cpu_seconds) AS cpu, sum(CASE WHEN state = 'running' THEN count ELSE 0 END) AS running"
                      " FROM samples GROUP BY rank, thread"),
@@ -27,8 +27,8 @@ QUESTIONS = (
     ("memory", "SELECT rank, max(memory_mb) AS most, min(memory_mb) AS least, count(*) AS n FROM memory_usage GROUP BY rank"),
     ("cpu", "SELECT rank, avg(cpu_percent) AS cpu, max(threads) AS threads FROM cpu_utilization GROUP BY rank"),
     ("loss", "SELECT step, count(*) AS ranks, avg(loss) AS loss FROM training_logs WHERE loss IS NOT NULL GROUP BY step"),
-    ("collectives", "SELECT op, seq, arrived, size, complete, last_rank, skew_ms, bytes FROM collectives WHERE skew_ms > 5"),
-    ("stragglers", "SELECT rank, collectives, came_last, was_shortest, imposed_seconds, waited_seconds FROM stragglers"),
+    ("collectives", "SELECT run, attempt, op, seq, arrived, size, complete, last_rank, skew_ms, bytes FROM collectives WHERE skew_ms > 5"),
+    ("stragglers", "SELECT run, rank, collectives, came_last, was_shortest, imposed_seconds, waited_seconds, others_waited FROM stragglers"),
     ("operations", "SELECT op, completion, count(*) AS n, sum(bytes) AS bytes, sum(waited) AS waited FROM comm_metrics GROUP BY op, completion"),
 )
 

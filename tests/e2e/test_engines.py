@@ -91,6 +91,34 @@ def ask(engine, name, modules, dataset, answers):
     assert not any(wrong.values()), {n: w for n, w in wrong.items() if w}
 
 
+# Views that a database alone has: what those that are stored are made by; clock_alignment is of machines, not of traces; stack_frame and stack_text
+# are of ids of its own, a data set has stack_frames; trigger_stacks: samples WHERE count = 0 with its stack_frames.
+DATABASE_ALONE = {"clock_alignment", "stack_frame", "stack_text", "trigger_stacks", "collective_calls_made", "collectives_made", "hangs_made", "stragglers_made",
+                  "training_logs_made"}
+
+
+def test_views_have_the_database_columns(engine, fleet, dataset, sql):
+    """All of them, in their order; what a data set has besides, and lacks, is what probing/_views.py says."""
+    got = json.loads(engine("""
+import duckdb, json
+from probing import _views
+c = duckdb.connect()
+c.execute(open(%r + "/views.duckdb.sql").read())
+names = [n for n, in c.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()]
+views = {n: [x[0] for x in c.execute('SELECT * FROM "%%s" LIMIT 0' %% n).description] for n in names}
+ordered = [r[0] for r in c.execute("SELECT rank FROM stragglers").fetchall()], [list(r) for r in c.execute("SELECT self, total FROM hot_functions LIMIT 9").fetchall()]
+print(json.dumps([views, _views.LACKING, _views.MORE, ordered]))
+""" % str(dataset), "duckdb"))
+    views, lacking, more, ordered = got
+    mine = {n: [c[1] for c in sql(fleet[1], 'PRAGMA table_info("%s")' % n)] for n, in sql(fleet[1], "SELECT name FROM sqlite_master WHERE type = 'view'")}
+    assert set(mine) - set(views) == DATABASE_ALONE and set(views) - set(mine) == {"stack_frames"}
+    both = set(mine) & set(views)
+    differ = {n: (mine[n], views[n]) for n in both
+              if [c for c in mine[n] if c not in lacking.get(n, ())] != [c for c in views[n] if c in mine[n] or c not in more]}
+    assert not differ and all(set(lacking[n]) <= set(mine[n]) - set(views[n]) for n in lacking)
+    assert ordered == [[r for r, in sql(fleet[1], "SELECT rank FROM stragglers")], [list(r) for r in sql(fleet[1], "SELECT self, total FROM hot_functions LIMIT 9")]]
+
+
 @pytest.mark.limit(600)
 def test_twenty_questions_duckdb(engine, dataset, answers):
     ask(engine, "duckdb", ["duckdb"], dataset, answers)

@@ -23,6 +23,11 @@ def column_type(view, name):
     return EXACT.get((view, name)) or ("int" if name in INT else "text" if name in TEXT else "time" if name in TIME else None)
 
 
+# What a view of the database has and these lack: which ranks a group has is in no table that is stored.
+LACKING = {"collectives": ("missing",)}
+# What they have besides (and every stored table: ts, where there is a timestamp; samples: host), so that they can be asked for one run or rank.
+MORE = ("ts", "run", "rank", "host")
+
 # What is made of the stored tables. {q}: the quote of names; the rest is SQL that all of them take.
 VIEWS = (
     ("backtrace", "A row per frame of each sample, depth 0 the innermost.", """
@@ -55,35 +60,58 @@ SELECT s.func AS func, s.file AS file, s.self AS self, s.total AS total, s.secon
   CASE WHEN s.frame_type = 'Python' THEN s.leaf END AS python_self,
   CASE WHEN s.frame_type = 'Python' THEN s.leaf_seconds END AS python_seconds,
   CASE WHEN s.frame_type = 'Python' THEN s.leaf_on_cpu END AS python_on_cpu
-FROM sums s CROSS JOIN whole w"""),
+FROM sums s CROSS JOIN whole w
+ORDER BY on_cpu DESC, self DESC, total DESC"""),
     ("collectives", "A row per collective over all ranks that came to it (sends and receives, and calls that raised, left out).", """
-SELECT c.{q}group{q} AS {q}group{q}, c.seq AS seq, c.op AS op, c.run AS run, count(DISTINCT c.rank) AS arrived, max(c.group_size) AS size, sum(c.complete) AS complete,
-  min(c.enter) AS first_enter, max(c.enter) AS last_enter, max(c.{q}exit{q}) AS {q}exit{q},
-  (max(c.ts) - min(c.ts)) / 1e6 AS skew_ms,
-  max(CASE WHEN c.nth_last = 1 THEN c.rank END) AS last_rank,
-  max(CASE WHEN c.nth_short = 1 AND c.complete = 1 THEN c.rank END) AS shortest_rank,
-  min(c.latency_ms) AS shortest_ms, max(c.latency_ms) AS longest_ms, sum(c.bytes) AS bytes, max(c.dtype) AS dtype
-FROM (SELECT m.*, row_number() OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op ORDER BY m.ts DESC) AS nth_last,
-        row_number() OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op ORDER BY m.complete DESC, m.waited) AS nth_short
-      FROM comm_metrics m WHERE m.op NOT IN ('send', 'recv') AND m.completion <> 'raised') c
-GROUP BY c.{q}group{q}, c.seq, c.op, c.run"""),
-    ("stragglers", "Who slows the others: how often a rank came last, and for how long the first one waited then.", """
-SELECT w.rank AS rank, count(*) AS collectives, sum(w.was_last) AS came_last, 1.0 * sum(w.was_last) / count(*) AS share,
-  sum(w.was_short) AS was_shortest, sum(CASE WHEN w.was_last = 1 THEN w.skew END) AS imposed_seconds, sum(w.waited_for) AS waited_seconds
+SELECT g.{q}group{q} AS {q}group{q}, g.seq AS seq, g.op AS op, g.arrived AS arrived, g.size AS size, g.complete AS complete,
+  g.first_enter AS first_enter, g.last_enter AS last_enter, g.{q}exit{q} AS {q}exit{q},
+  CASE WHEN g.comparable = 1 THEN g.skew_ns / 1e6 END AS skew_ms, CASE WHEN g.comparable = 1 THEN g.last_rank END AS last_rank,
+  g.shortest_rank AS shortest_rank, g.shortest_ms AS shortest_ms, g.longest_ms AS longest_ms, g.bytes AS bytes, g.dtype AS dtype,
+  g.run AS run, g.attempt AS attempt
+FROM (SELECT c.{q}group{q} AS {q}group{q}, c.seq AS seq, c.op AS op, c.run AS run, c.attempt AS attempt,
+    count(DISTINCT c.rank) AS arrived, max(c.group_size) AS size, sum(c.complete) AS complete,
+    min(c.enter) AS first_enter, max(c.enter) AS last_enter, max(c.{q}exit{q}) AS {q}exit{q}, max(c.ts) - min(c.ts) AS skew_ns,
+    CASE WHEN coalesce(max(c.clock_group), 0) = coalesce(min(c.clock_group), 0) THEN 1 ELSE 0 END AS comparable,
+    max(CASE WHEN c.nth_last = 1 THEN c.rank END) AS last_rank,
+    max(CASE WHEN c.nth_short = 1 AND c.complete = 1 THEN c.rank END) AS shortest_rank,
+    min(c.latency_ms) AS shortest_ms, max(c.latency_ms) AS longest_ms, sum(c.bytes) AS bytes, max(c.dtype) AS dtype
+  FROM (SELECT m.*, row_number() OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op ORDER BY m.ts DESC, m.rank DESC) AS nth_last,
+          row_number() OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op ORDER BY m.complete DESC, m.waited, m.rank) AS nth_short
+        FROM comm_metrics m WHERE m.op NOT IN ('send', 'recv') AND m.completion <> 'raised') c
+  GROUP BY c.{q}group{q}, c.seq, c.op, c.run, c.attempt) g"""),
+    ("stragglers", "Who slows the others, the one that costs most first: how often a rank came last, and how long the others waited then.", """
+SELECT s.rank AS rank, s.collectives AS collectives, s.came_last AS came_last, s.share AS share, s.was_shortest AS was_shortest,
+  s.imposed_seconds AS imposed_seconds, s.waited_seconds AS waited_seconds, s.run AS run, coalesce(c.cost, 0.0) AS others_waited
 FROM (
-  SELECT m.rank AS rank,
-    CASE WHEN row_number() OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op ORDER BY m.ts DESC) = 1 THEN 1 ELSE 0 END AS was_last,
-    CASE WHEN row_number() OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op ORDER BY m.duration) = 1 THEN 1 ELSE 0 END AS was_short,
-    (max(m.ts) OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op)
-      - min(m.ts) OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op)) / 1e9 AS skew,
-    (max(m.ts) OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op) - m.ts) / 1e9 AS waited_for,
-    count(*) OVER (PARTITION BY m.run, m.{q}group{q}, m.seq, m.op) AS n
-  FROM comm_metrics m WHERE m.op NOT IN ('send', 'recv') AND m.complete = 1 AND m.completion <> 'raised'
-) w WHERE w.n > 1 GROUP BY w.rank"""),
+  SELECT w.run AS run, w.rank AS rank, count(*) AS collectives, sum(w.was_last) AS came_last, 1.0 * sum(w.was_last) / count(*) AS share,
+    sum(w.was_short) AS was_shortest, sum(CASE WHEN w.was_last = 1 THEN w.skew END) AS imposed_seconds, sum(w.waited_for) AS waited_seconds
+  FROM (
+    SELECT m.run AS run, m.rank AS rank,
+      CASE WHEN m.ts = max(m.ts) OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op) THEN 1 ELSE 0 END AS was_last,
+      CASE WHEN m.duration = min(m.duration) OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op) THEN 1 ELSE 0 END AS was_short,
+      (max(m.ts) OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op)
+        - min(m.ts) OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op)) / 1e9 AS skew,
+      (max(m.ts) OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op) - m.ts) / 1e9 AS waited_for,
+      max(m.clock_group) OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op) AS last_clock,
+      min(m.clock_group) OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op) AS first_clock,
+      count(*) OVER (PARTITION BY m.run, m.attempt, m.{q}group{q}, m.seq, m.op) AS n
+    FROM comm_metrics m WHERE m.op NOT IN ('send', 'recv') AND m.complete = 1 AND m.completion <> 'raised'
+  ) w WHERE w.n > 1 AND coalesce(w.last_clock, 0) = coalesce(w.first_clock, 0) GROUP BY w.run, w.rank
+) s LEFT JOIN (
+  SELECT coalesce(o.run, '') AS of_run, o.last_rank AS last_rank,
+    sum(CASE WHEN o.skew_ms < o.longest_ms - o.shortest_ms THEN o.skew_ms ELSE o.longest_ms - o.shortest_ms END) / 1e3 AS cost
+  FROM collectives o WHERE o.complete = o.arrived AND o.last_rank = o.shortest_rank AND o.op <> 'barrier'
+  GROUP BY coalesce(o.run, ''), o.last_rank
+) c ON c.last_rank = s.rank AND c.of_run = coalesce(s.run, '')
+ORDER BY others_waited DESC, imposed_seconds DESC, rank"""),
     ("runs", "The runs, each a program with all that it started.", """
-SELECT t.run AS run, count(*) AS traces, count(DISTINCT t.rank) AS ranks, count(DISTINCT t.host) AS hosts, min(t.{q}start{q}) AS started,
-  max(t.{q}end{q}) AS ended, min(t.command) AS command, sum(t.lost) AS lost
-FROM trace t GROUP BY t.run"""),
+SELECT t.run AS run, count(*) AS traces, sum(CASE WHEN t.nth_of_process = 1 THEN 1 ELSE 0 END) AS processes,
+  count(DISTINCT t.rank) AS ranks, count(DISTINCT t.host) AS hosts, min(t.{q}start{q}) AS started,
+  max(t.{q}end{q}) AS ended, max(CASE WHEN t.nth_of_run = 1 THEN t.command END) AS command, sum(t.lost) AS lost
+FROM (SELECT x.*, row_number() OVER (PARTITION BY x.run ORDER BY x.process_start, x.{q}start{q}) AS nth_of_run,
+        row_number() OVER (PARTITION BY x.host, x.pid, x.boot_id, x.process_start, x.run ORDER BY x.{q}start{q}) AS nth_of_process
+      FROM trace x) t
+GROUP BY t.run"""),
 )
 
 
