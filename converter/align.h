@@ -47,7 +47,8 @@ struct align_boot {
     double residual;    /* median distance of a match from the line, ns */
     double uncertainty; /* of the line, ns; -1: not known */
     uint32_t known;     /* its row in the database that is added to; 0: none */
-    int extended;       /* it is known, and anchors that came since go on with its mapping */
+    int extended; /* it is known, and its anchors, some of which may have come since, are what is said of it */
+    int shared;                  /* it is known, and has matches now: they are */
     const struct clock_map *map; /* the mapping itself */
     int64_t from,
         to; /* of the matches (else of the anchors), aligned ns UTC; 0, 0: there are none */

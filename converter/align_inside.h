@@ -91,6 +91,8 @@ static inline int64_t align_to_reference(const struct boot *b, int64_t mono) {
 
 /* align_moves.c: groups of the database that can be laid on another one now. 0 or -ENOMEM. */
 int align_find_moves(struct align *a);
+/* The one with a mapping of the database that others were compared with; NULL: none. */
+struct boot *align_reference_of(struct align *a, unsigned group);
 /* align_solve.c: fits and groups. 0 or -ENOMEM. */
 int align_fit(struct align *a);
 

@@ -50,7 +50,7 @@ int align_moved(struct align_move *m, struct clock_map *was, struct clock_map *o
     return err;
 }
 
-static struct boot *reference_of(struct align *a, unsigned group) {
+struct boot *align_reference_of(struct align *a, unsigned group) {
     for (size_t i = 0; i < a->nboots; i++)
         if (a->boot[i].out.reference && a->boot[i].in == group && a->boot[i].given.n)
             return &a->boot[i];
@@ -64,7 +64,7 @@ static struct boot *best_of(struct align *a, unsigned group) {
     for (size_t i = 0; i < a->nboots; i++) {
         struct boot *b = &a->boot[i];
         if (b->out.known && b->given.n && b->fit.n && b->out.group == group && b->in != group &&
-            (!best || b->out.matches > best->out.matches) && reference_of(a, b->in))
+            (!best || b->out.matches > best->out.matches) && align_reference_of(a, b->in))
             best = b;
     }
     return best;
@@ -95,7 +95,7 @@ int align_find_moves(struct align *a) {
         struct boot *b = best_of(a, g);
         if (!b)
             continue;
-        struct boot *reference = reference_of(a, b->in);
+        struct boot *reference = align_reference_of(a, b->in);
         struct align_move *list = realloc(a->move, (a->nmoves + 1) * sizeof *list);
         if (!list)
             return -ENOMEM;
@@ -103,10 +103,6 @@ int align_find_moves(struct align *a) {
         struct align_move *m = &list[a->nmoves++];
         *m = (struct align_move){.from = g, .to = b->in, .by = &b->out};
         err = mapping(b, reference, &m->map);
-        b->out.offset =
-            b->nanchors ? b->anchor[0].real - new_time(b, reference, b->anchor[0].mono) : 0;
-        b->out.from = clock_utc(&reference->given, (uint64_t)b->out.from);
-        b->out.to = clock_utc(&reference->given, (uint64_t)b->out.to);
         if (!err)
             err = move_boots(a, m);
     }

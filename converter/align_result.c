@@ -76,6 +76,21 @@ static int by_fit(struct boot *b, int64_t utc) {
     return err;
 }
 
+/* How far the time of day is ahead of a mapping of this boot. */
+static int offset_from(const struct boot *b, struct clock_map *map, int64_t *out) {
+    double *v = malloc((b->nanchors + 1) * sizeof *v);
+    int64_t first =
+        b->nanchors ? b->anchor[0].real - clock_utc(map, (uint64_t)b->anchor[0].mono) : 0;
+
+    if (!v)
+        return -ENOMEM;
+    for (size_t i = 0; i < b->nanchors; i++)
+        v[i] = (double)(b->anchor[i].real - clock_utc(map, (uint64_t)b->anchor[i].mono) - first);
+    *out = first + (b->nanchors ? (int64_t)clock_median(v, b->nanchors) : 0);
+    free(v);
+    return 0;
+}
+
 /* The group's reference has a mapping already: the others follow it. */
 static int follow(struct align *a, unsigned group, struct boot *reference) {
     const int64_t far = 86400ll * 1000000000 * 30;
@@ -95,8 +110,8 @@ static int follow(struct align *a, unsigned group, struct boot *reference) {
                             (uint64_t)clock_utc(&reference->given, (uint64_t)y), 0);
         }
         clock_ready(&b->map);
-        if (b->nanchors)
-            b->out.offset = b->anchor[0].real - clock_utc(&b->map, (uint64_t)b->anchor[0].mono);
+        if (!err)
+            err = offset_from(b, &b->map, &b->out.offset);
         b->out.from = clock_utc(&reference->given, (uint64_t)b->out.from);
         b->out.to = clock_utc(&reference->given, (uint64_t)b->out.to);
     }
@@ -155,7 +170,7 @@ static int solve_group(struct align *a, unsigned group, int64_t *offsets) {
     for (size_t i = 0; !err && i < a->nboots; i++) {
         struct boot *b = &a->boot[i];
         double more = 0;
-        if (b->out.group != group || b->fit.n == 0 || b->nanchors == 0)
+        if (b->out.group != group || b->fit.n == 0 || b->nanchors == 0 || b->given.n)
             continue;
         err = time_of_day(b, &more);
         b->out.offset =
@@ -170,13 +185,43 @@ static int solve_group(struct align *a, unsigned group, int64_t *offsets) {
         utc = offsets[n / 2];
     for (size_t i = 0; !err && i < a->nboots; i++) {
         struct boot *b = &a->boot[i];
-        if (b->out.group != group || b->fit.n == 0)
+        if (b->out.group != group || b->fit.n == 0 ||
+            b->given.n) /* the last: align_moves.c has it */
             continue;
         if (b->nanchors)
             b->out.offset -= utc;
         err = by_fit(b, utc);
     }
     return err;
+}
+
+/* What is said of boots that the database has, and that were compared again: their mapping stays, their matches are more. */
+static int say_shared(struct align *a) {
+    int err = 0;
+
+    for (size_t i = 0; !err && i < a->nboots; i++) {
+        struct boot *b = &a->boot[i], *reference = NULL;
+        if (b->out.known && b->given.n && b->fit.n)
+            reference = align_reference_of(a, b->in);
+        if (!reference)
+            continue;
+        b->out.from = clock_utc(&reference->given, (uint64_t)b->out.from);
+        b->out.to = clock_utc(&reference->given, (uint64_t)b->out.to);
+        b->out.shared = 1;
+        err = offset_from(b, &b->given, &b->out.offset);
+    }
+    return err;
+}
+
+/* From the first to the last of its anchors, those included that were read before: knots of the mapping. */
+static void say_anchors(struct boot *b) {
+    struct clock_map *m = &b->given;
+    int64_t first = clock_utc(m, (uint64_t)b->anchor[0].mono),
+            last = clock_utc(m, (uint64_t)b->anchor[b->nanchors - 1].mono);
+
+    b->out.from = first < m->a[0].real ? first : m->a[0].real;
+    b->out.to = last > m->a[m->n - 1].real ? last : m->a[m->n - 1].real;
+    b->out.extended = 1;
 }
 
 /* Rows that are there keep their times: the mapping bends behind them. */
@@ -197,8 +242,6 @@ static int go_on(struct boot *b) {
         if (b->anchor[i].mono > from)
             err = clock_add(&b->given, (uint64_t)b->anchor[i].mono, (uint64_t)b->anchor[i].real, 0);
     clock_ready(&b->given);
-    b->out.extended = 1;
-    b->out.to = b->anchor[b->nanchors - 1].real;
     return err;
 }
 
@@ -219,10 +262,14 @@ int align_solve(struct align *a) {
         err = solve_group(a, g, offsets);
     if (!err)
         err = align_find_moves(a);
+    if (!err)
+        err = say_shared(a);
     for (size_t i = 0; !err && i < a->nboots; i++) {
         struct boot *b = &a->boot[i];
         if (b->given.n) { /* rows of that mapping are in the database: it stays */
             err = go_on(b);
+            if (!err && b->out.method == ALIGN_ANCHORS && b->nanchors)
+                say_anchors(b);
             clock_free(&b->map);
             b->map = b->given;
             memset(&b->given, 0, sizeof b->given);

@@ -148,6 +148,8 @@ static int make_reference(struct boot *b, unsigned group) {
     b->out.reference = 1;
     b->out.group = b->in = group;
     b->out.method = ALIGN_COLLECTIVES;
+    if (b->out.uncertainty < 0) /* a database knew it by its anchors */
+        b->out.uncertainty = 0;
     return 0;
 }
 
@@ -336,6 +338,7 @@ int align_fit(struct align *a) {
         size_t boot = (size_t)(reference - a->boot);
         int any = 1;
         unsigned this = reference->given.n ? reference->out.group : ++group;
+        struct align_boot was = reference->out;
         err = make_reference(reference, this);
         if (err)
             break;
@@ -361,6 +364,8 @@ int align_fit(struct align *a) {
             clock_fit_free(&reference->fit);
             reference->seen = 0;
             reference->out.reference = 0;
+            reference->out.method = was.method;
+            reference->out.uncertainty = was.uncertainty;
             if (!reference->given.n) {
                 reference->out.group = 0;
                 group--;

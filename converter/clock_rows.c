@@ -21,16 +21,39 @@ static int put_knots(sqlite3 *db, const struct align_boot *b, sqlite3_int64 id,
     return rc;
 }
 
-/* What came since of a boot that the database has. */
+/* What came since of a boot that the database has. Its line is the one that its rows have, and so is what is said of that; one that was there
+ * by its anchors, and that others are laid on now, is a line by itself. */
 static int go_on(sqlite3 *db, const struct align_boot *b, sqlite3_stmt *knot) {
-    char sql[192];
+    static const char shared[] =
+        "UPDATE clock_boot SET method = ?2, matches = max(matches, ?5), from_ts = CASE WHEN matches THEN min(from_ts, ?3) ELSE ?3 END,"
+        " to_ts = CASE WHEN matches THEN max(to_ts, ?4) ELSE ?4 END, offset_ns = ?8, drift = coalesce(drift, 0.0),"
+        " residual_ns = coalesce(residual_ns, 0), uncertainty_ns = coalesce(uncertainty_ns, ?6), reference = reference OR ?7 AND NOT EXISTS"
+        " (SELECT 1 FROM clock_boot o WHERE o.\"group\" = clock_boot.\"group\" AND o.reference) WHERE id = ?1";
+    static const char anchors[] =
+        "UPDATE clock_boot SET method = ?2, from_ts = nullif(?3, ?4), to_ts = nullif(?4, ?3) WHERE id = ?1";
+    static const char traces[] =
+        "UPDATE trace_file SET clock = ?2, clock_uncertainty_ns = ?6 WHERE clock <> ?2"
+        " AND boot_id = (SELECT nullif(boot_id, '') FROM clock_boot WHERE id = ?1)";
+    const char *const sql[] = {b->shared ? shared : anchors, b->shared ? traces : NULL};
+    int rc = SQLITE_OK;
 
-    snprintf(
-        sql, sizeof sql,
-        "UPDATE clock_boot SET method = '%s', from_ts = coalesce(from_ts, %lld), to_ts = %lld WHERE id = %u",
-        align_method_name(b->method), (long long)b->from, (long long)b->to, b->known);
-    int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
-    return rc == SQLITE_OK ? put_knots(db, b, b->known, knot) : rc;
+    for (size_t i = 0; rc == SQLITE_OK && i < 2 && sql[i]; i++) {
+        sqlite3_stmt *st;
+        rc = sqlite3_prepare_v2(db, sql[i], -1, &st, NULL);
+        if (rc != SQLITE_OK)
+            break;
+        sqlite3_bind_int64(st, 1, b->known);
+        sqlite3_bind_text(st, 2, align_method_name(b->method), -1, SQLITE_STATIC);
+        sqlite3_bind_int64(st, 3, b->from);
+        sqlite3_bind_int64(st, 4, b->to);
+        sqlite3_bind_int64(st, 5, (sqlite3_int64)b->matches);
+        bind_known(st, 6, b->uncertainty >= 0, (int64_t)b->uncertainty);
+        sqlite3_bind_int(st, 7, b->reference);
+        sqlite3_bind_int64(st, 8, b->offset);
+        sqlite3_step(st);
+        rc = sqlite3_finalize(st);
+    }
+    return rc == SQLITE_OK && !b->shared ? put_knots(db, b, b->known, knot) : rc;
 }
 
 /* As it is called in a sentence: of a trace whose beginning is lost nobody knows the machine. */
@@ -107,7 +130,7 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
         const struct align_boot *b = align_boot(a, i);
         int lines = b->method >= ALIGN_MESSAGES;
         if (b->known) {
-            if (b->extended)
+            if (b->extended || b->shared)
                 rc = go_on(db, b, knot);
             continue;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * clock_rows.h - tables clock_boot and clock_knot: the boots of machines whose traces are in a database, and how their times go together
- * (align.h). Those that the database had stay as they are, but where
+ * (align.h). Those that the database had keep their mapping, and what they have in common with others now is counted too, but where
  * they could not be compared and now can: then they and all their times change (retime.h).
  *
  *     rc = clock_rows_write(db, align, line, sizeof line);   // an SQLite result code

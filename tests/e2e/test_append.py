@@ -109,6 +109,50 @@ def differences(a, b):
     return {n: (sorted(set(a[n]) - set(b[n]), key=repr)[:3], sorted(set(b[n]) - set(a[n]), key=repr)[:3]) for n in a if a[n] != b[n]}
 
 
+def every_view(sql, db):
+    return {n: sorted(sql(db, 'SELECT * FROM "%s"' % n), key=repr) for n, in sql(db, "SELECT name FROM sqlite_master WHERE type = 'view'")}
+
+
+ALIGNMENT = 'SELECT host, method, "group", reference, matches, traces, "from", "to", "offset" FROM clock_alignment ORDER BY host'
+
+
+def test_views_are_as_if_it_had_been_there(job, sql, tmp_path):
+    """Every view, and how the clocks were aligned to the column, where the machine that was there first is the one that others are laid on."""
+    whole, db = tmp_path / "whole.db", tmp_path / "out.db"
+    job("-q", *job.nodes[:2], whole)
+    job("-q", job.nodes[0], db)
+    assert sql(db, "SELECT method, matches, reference FROM clock_alignment") == [("anchors", 0, 0)]
+    job("-qa", *job.nodes[:2], db)
+    assert sql(db, "SELECT * FROM clock_boot") == sql(whole, "SELECT * FROM clock_boot")
+    assert not differences(every_view(sql, db), every_view(sql, whole))
+    # Named again alone, and with what it has more, that machine is still what the others are laid on.
+    before = sql(db, ALIGNMENT)
+    job("-qa", job.nodes[1], db)
+    job("-qa", *job.nodes[:2], db)
+    assert sql(db, ALIGNMENT) == before
+
+
+def near(a, b):
+    """Rows of ALIGNMENT: times to a millisecond."""
+    return len(a) == len(b) and all(x[:6] == y[:6] and all((u is None) == (v is None) and abs((u or 0) - (v or 0)) < 1e-3 for u, v in zip(x[6:], y[6:]))
+                                    for x, y in zip(a, b))
+
+
+def test_alignment_of_traces_that_grow(job, sql, tmp_path):
+    """What is said of the clocks goes on with what came: of one machine from its first anchor on, which is no span yet; of several by their matches."""
+    part = tmp_path / "part"
+    part.mkdir()
+    traces = sorted(os.path.join(n, t) for n in job.nodes[:2] for t in os.listdir(n))
+    for some in (traces[:1], traces):
+        for n in range(5):
+            for i, t in enumerate(some):
+                (part / ("%d.zst" % i)).write_bytes(states(t, 5)[n] if n or len(some) > 1 else states(t, 60)[0])
+            job("-qa", part, tmp_path / ("out%d.db" % len(some)))
+            job("-qf", part, tmp_path / "whole.db")
+            mine, theirs = sql(tmp_path / ("out%d.db" % len(some)), ALIGNMENT), sql(tmp_path / "whole.db", ALIGNMENT)
+            assert near(mine, theirs), "%d: %s\n%s" % (n, mine, theirs)
+
+
 @pytest.mark.parametrize("steps", [3, pytest.param(16, marks=pytest.mark.slow)])
 def test_only_what_came_since_is_read(fleet, build, run, sql, tmp_path, steps):  # noqa: F811
     """Each state of a trace that grows gives the rows of its whole conversion, and what was there is not read again."""
