@@ -400,6 +400,42 @@ def test_spark_parts(engine, fleet, tmp_path):
     assert out["alone"] == [1] * len(files) and out["same"]
 
 
+COPIES = """
+import json, os, sys
+import probing.spark as p
+def rows(table, **more):
+    reader = p.Reader(dict({"path": sys.argv[1], "table": table}, **more), p.Probing({"path": sys.argv[1], "table": table}).schema())
+    parts = reader.partitions()
+    if table == "samples":
+        return [(os.path.basename(f), len(x.without)) for x in parts for f in x.files], sum(b.num_rows for x in parts for b in reader.read(x))
+    return [r for x in parts for b in reader.read(x) for r in zip(*[c.to_pylist() for c in b.columns[:2]])]
+infos = {"a": [dict(recording=1, bytes=5, pid=1), dict(recording=2, bytes=9, pid=1)], "b": [dict(recording=1, bytes=6, pid=1)], "c": [dict(recording=2, bytes=9, pid=1)],
+         "d": [dict(recording=3, bytes=1, pid=None)], "e": [dict(recording=3, bytes=1, pid=None)]}
+print(json.dumps([p.copies_of(infos), rows("samples"), rows("samples", splitBytes="1000", align="false")[1], len(rows("trace")), rows("problems")]))
+"""
+
+
+def test_spark_counts_a_copy_once(engine, build, fleet, run, sql, tmp_path):
+    """As probing-convert does: the longest of the files of a recording, also where the others lie within a file of joined traces."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    files = [pathlib.Path(shutil.copy(str(p), str(folder))) for node in fleet[0] for p in sorted(pathlib.Path(node).glob("*.zst"))]
+    whole = files[0].read_bytes()
+    (folder / "a copy.zst").write_bytes(whole)
+    (folder / "earlier.zst").write_bytes(whole[:len(whole) // 2])
+    (folder / "z joined.zst").write_bytes(files[1].read_bytes() + files[2].read_bytes())
+    files[2].unlink()
+    said = engine(["-c", COPIES, folder], "pyspark", "pyarrow", check=None, JAVA_HOME="/")
+    assert said.returncode == 0, said.stderr
+    planned, (parts, n), split, traces, problems = json.loads(said.stdout)
+    assert planned == {"a": {"1": "b"}, "b": {}, "c": {"2": "a"}, "d": {}, "e": {}}
+    run([build.tool("probing-convert"), "-q", folder, tmp_path / "same.db"], check=None)
+    assert n == split == sql(tmp_path / "same.db", "SELECT count(*) FROM samples")[0][0] == sql(fleet[1], "SELECT count(*) FROM samples")[0][0]
+    assert traces == 4 and len(parts) == 4 and ["z joined.zst", 1] in parts, parts
+    assert said.stderr.count("earlier.zst: the same recording as ") == 3 # each time that it is planned, once
+    assert sorted({os.path.basename(f) for f, line in problems if "counted once" in line}) == ["earlier.zst", files[0].name, "z joined.zst"]
+
+
 def test_spark_says_what_is_missing(engine, tmp_path):
     done = engine("import sys; sys.modules['pyspark'] = None\nimport probing.spark", check=None)
     assert done.returncode == 1 and "pip install 'probing[spark]'" in done.stderr

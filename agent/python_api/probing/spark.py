@@ -13,7 +13,8 @@ machines), the executors get each the clock of their machine; option align=false
 
 A partition is a part of a trace's time where the trace is larger than option splitBytes (64 MB), else a trace, or several of one machine: as
 many as have splitBytes, with OPEN added for each. Filters on rank and timestamp go down to the reader (pyspark 4.1 and later): other ranks'
-files are not opened, other times' blocks not decompressed. A damaged trace gives what it has, one that is none gives nothing: neither ends the
+files are not opened, other times' blocks not decompressed. A recording counts once, in whatever files it lies, as the longest of them: the
+driver looks which is which, and says so on stderr. A damaged trace gives what it has, one that is none gives nothing: neither ends the
 job, and table `problems` lists them; a file that an executor does not find ends it. The files are read by path on every executor (a shared file
 system); executors need this package with its library and, for the views, its program. Columns are those of `probing export`.
 """
@@ -62,7 +63,7 @@ def files_of(path):
                 found[name] = 1
     if not found:
         raise FileNotFoundError(2, "no trace (*.zst) there", path)
-    return [os.path.abspath(p) for p in found]  # executors have folders of their own
+    return list(dict.fromkeys(os.path.abspath(p) for p in found))  # executors have folders of their own
 
 
 def infos_of(traces):
@@ -70,8 +71,20 @@ def infos_of(traces):
     return [dict(zip(table.columns, row)) for row in table.rows()]
 
 
-def tables_of(files, name, start, end, ranks, clocks=None):
-    """Arrow tables of traces, as probing export writes them; TraceError. Several files only of samples: modules that they share are looked up once."""
+def copies_of(infos):
+    """{file: {recording: the file that it counts in}} of {file: its rows of table traces}: of one recording the longest counts, as in probing-convert."""
+    best = {}
+    for file, rows in infos.items():
+        for i in rows:
+            if i["pid"] is not None and i["bytes"] > best.get(i["recording"], (None, -1))[1]:  # else nobody knows whose it is
+                best[i["recording"]] = (file, i["bytes"])
+    found = {file: {i["recording"]: best[i["recording"]][0] for i in rows if i["recording"] in best} for file, rows in infos.items()}
+    return {file: {r: other for r, other in of.items() if other != file} for file, of in found.items()}
+
+
+def tables_of(files, name, start, end, ranks, clocks=None, without=()):
+    """Arrow tables of traces, as probing export writes them; TraceError. Several files only of samples: modules that they share are looked up once.
+    without: recordings that count in another file."""
     import pyarrow as pa
     import pyarrow.compute as pc
     traces = _traces.open(files, alone=True, clocks=clocks, align=clocks is not None)
@@ -79,10 +92,13 @@ def tables_of(files, name, start, end, ranks, clocks=None):
         table = traces.table("samples")
         table._request.update(start=start, end=end, ranks=ranks, flags=_arrow.ALONE | _arrow.GLOBAL)
         for batch in pa.RecordBatchReader.from_stream(table):
-            yield export.plain(pa.Table.from_batches([batch]), pa, pc)
+            table = pa.Table.from_batches([batch])
+            if without:
+                table = table.filter(pc.invert(pc.is_in(table["trace_id"], pa.array(without, pa.int64()))))
+            yield export.plain(table, pa, pc)
         return
     for info in infos_of(traces):
-        if ranks and info["rank"] not in ranks:
+        if (ranks and info["rank"] not in ranks) or info["recording"] in without:
             continue
         source = export.OfTraces(traces, info, pa, pc)
         yield (export.frames_of_trace(source, info, pa, pc) if name == "stack_frames" else
@@ -141,9 +157,11 @@ def clock_file(packed):
 
 
 class Part(InputPartition):
-    def __init__(self, files, start=_arrow.FIRST, end=_arrow.LAST, clocks=None):
+    """without: recordings in its one file that count in another; lines: {file: what table problems says of it besides}."""
+
+    def __init__(self, files, start=_arrow.FIRST, end=_arrow.LAST, clocks=None, without=()):
         super().__init__(files)
-        self.files, self.start, self.end, self.clocks = files, start, end, clocks
+        self.files, self.start, self.end, self.clocks, self.without, self.lines = files, start, end, clocks, list(without), {}
 
 
 class Reader(DataSourceReader):
@@ -172,10 +190,19 @@ class Reader(DataSourceReader):
         parts, room = [], 0
         files = files_of(self.path)
         clocks = Clocks(files) if self.align and len(files) > 1 else None
+        all_infos = {file: self._infos(file) for file in files} if len(files) > 1 else {}
+        copies = copies_of(all_infos)
+        lines = {file: "the same recording as %s: counted once" % ", ".join(sorted(set(of.values()))) for file, of in copies.items() if of}
+        for file, line in lines.items() if self.table != "problems" else ():
+            sys.stderr.write("probing: %s: %s\n" % (export.in_utf8(file), export.in_utf8(line)))
         for file in files:
             size = os.path.getsize(file)
             n = -(-size // self.split) if self.table == "samples" else 1
-            infos = self._infos(file) if clocks or n > 1 or self.ranks is not None else []
+            without = copies.get(file, {}) if self.table != "problems" else {}
+            infos = all_infos[file] if all_infos else self._infos(file) if n > 1 or self.ranks is not None else []
+            infos = [i for i in infos if i["recording"] not in without]
+            if without and not infos:
+                continue
             if infos and self.ranks is not None and not any(i["rank"] in self.ranks for i in infos):
                 continue
             own = clocks.of(infos) if clocks else None
@@ -184,7 +211,10 @@ class Reader(DataSourceReader):
                 cuts = [min(times) + (max(times) - min(times)) * i // n for i in range(1, n)]
                 for start, end in zip([_arrow.FIRST] + cuts, cuts + [_arrow.LAST]):
                     if start < self.end and end > self.start:
-                        parts.append(Part([file], max(start, self.start), min(end, self.end), own))
+                        parts.append(Part([file], max(start, self.start), min(end, self.end), own, without))
+                room = 0
+            elif without:
+                parts.append(Part([file], self.start, self.end, own, without))
                 room = 0
             elif room >= size + OPEN and parts[-1].clocks == own:
                 parts[-1].files.append(file)
@@ -192,6 +222,8 @@ class Reader(DataSourceReader):
             else:
                 parts.append(Part([file], self.start, self.end, own))
                 room = self.split - size - OPEN
+        for part in parts:
+            part.lines = {f: lines[f] for f in part.files if f in lines}
         return parts
 
     @staticmethod
@@ -211,6 +243,7 @@ class Reader(DataSourceReader):
                     lines = problems_of(file)
                 except (TraceError, OSError) as error:
                     lines = [str(error)]
+                lines = [part.lines[f] for f in (file,) if f in part.lines] + lines
                 lines = [[export.in_utf8(file), export.in_utf8(line)] for line in lines]
                 yield pa.RecordBatch.from_arrays([pa.array([r[i] for r in lines], pa.string()) for i in (0, 1)], ["file", "line"])
             return
@@ -219,7 +252,7 @@ class Reader(DataSourceReader):
         with clock_file(part.clocks) as clocks:
             for files in [part.files] if self.table == "samples" else [[f] for f in part.files]:
                 try:
-                    for table in tables_of(files, self.table, part.start, part.end, self.ranks or (), clocks):
+                    for table in tables_of(files, self.table, part.start, part.end, self.ranks or (), clocks, part.without):
                         yield from table.select(names).to_batches(max_chunksize=1 << 16)
                 except TraceError as error:  # a file that is not there ends the job: all of them may be missing on this executor
                     sys.stderr.write("probing: %s: %s\n" % (", ".join(files), error))
