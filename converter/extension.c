@@ -20,10 +20,12 @@ SQLITE_EXTENSION_INIT1
 #include "reader_index.c"
 #include "reader_load.c"
 #include "source.c"
+#include "sql_aggregates.c"
 #include "sql_functions.c"
 #include "sql_schemas.c"
 #include "strips.c"
 #include "text.c"
+#include "time_format.c"
 #include "vtab.c"
 #include "when.c"
 

@@ -10,6 +10,7 @@
  *                                      epoch, to_unixtime, from_unixtime; to_timestamp_seconds, _millis, _micros, _nanos: of a number of these
  *     interval('1 hour 30 min')        seconds: what `probing query` reads in INTERVAL '1 hour 30 min', which no function can teach SQLite
  *     year quarter month week day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts), date_bin(SECONDS, ts) or time_bucket
+ *     to_char(ts, FORMAT), date_format  a text: 'YYYY-MM-DD HH24:MI:SS' or '%Y-%m-%d %H:%M:%S' (time_format.h)
  *     median(x)  percentile(x, 0..100)  percentile_cont(x, 0..1), also as quantile, quantile_cont, approx_median, approx_quantile and
  *                                      approx_percentile_cont; exact. percentile_disc, quantile_disc: one of the values
  *     ranges(n)                        the whole numbers of a group as a text, "0-2,7,9-11"

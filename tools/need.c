@@ -11,6 +11,7 @@
 #include "../converter/tables.h"
 #include "../converter/vtab.h"
 #include "sql_dialect.h"
+#include "sql_select.h"
 
 #define BIT(type)   (1ull << TRACE_##type)
 #define TICKS       BIT(sample) /* which thread did when whatever it did */
@@ -185,7 +186,7 @@ static int list_views(sqlite3 *db, struct need *n) {
 
 uint64_t need_of(const char *sql) {
     struct need n = {0};
-    char *text = NULL, *names = NULL, why[SQL_DIALECT_WHY];
+    char *text = NULL, *names = NULL, *plain = NULL, why[SQL_DIALECT_WHY];
     sqlite3 *db = NULL;
     int rc =
         sql_dialect(sql, &text, why) == 0 && (names = plain_names(text)) ? SQLITE_OK : SQLITE_ERROR;
@@ -203,15 +204,18 @@ uint64_t need_of(const char *sql) {
         rc = sql_functions_register(db);
     if (rc == SQLITE_OK)
         rc = sql_schemas_attach(db, names);
+    if (rc == SQLITE_OK && sql_select(db, names, &plain, why) != 0)
+        rc = SQLITE_ERROR;
     if (rc == SQLITE_OK)
         rc = list_views(db, &n);
     if (rc == SQLITE_OK)
         rc = sqlite3_set_authorizer(db, on_read, &n);
     if (rc == SQLITE_OK)
-        rc = plan(db, names);
+        rc = plan(db, plain ? plain : names);
     sqlite3_close(db);
     sqlite3_free(n.views);
     sqlite3_free(names);
+    free(plain);
     free(text);
     /* Columns that joins have in common are not told. */
     n.all |= n.view && (strcasestr(sql, "using") || strcasestr(sql, "natural"));

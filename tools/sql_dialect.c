@@ -132,7 +132,7 @@ static void put(struct writer *w, struct token t) {
 /* What is no operand and no function's name, though a '(' or an operand may follow. */
 static const char no_name[] =
     " and or not in like ilike between when then else end case select where on having by from as"
-    " union all distinct exists over filter using values is escape glob limit offset set ";
+    " union all distinct exists over filter using values is escape glob limit offset set qualify ";
 static const char gives_time[] =
     " now to_timestamp date_trunc date_bin time_bucket from_unixtime to_timestamp_seconds"
     " to_timestamp_millis to_timestamp_micros to_timestamp_nanos ";

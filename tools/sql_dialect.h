@@ -18,7 +18,7 @@
  *     array_agg, bool_and, bool_or            json_group_array (a text), min, max
  *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
- * Other strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.
+ * QUALIFY and DISTINCT ON stay, too: sql_select.h. Other strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.
  * The functions are in converter/sql_functions.h, information_schema in converter/sql_schemas.h.
  */
 #ifndef PROBING_TOOLS_SQL_DIALECT_H

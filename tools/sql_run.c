@@ -8,6 +8,7 @@
 
 #include "common.h"
 #include "sql_dialect.h"
+#include "sql_select.h"
 
 #define STEPS_BETWEEN_LOOKS 100000 /* of SQLite's machine: about a millisecond */
 
@@ -146,7 +147,7 @@ static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double
 }
 
 int sql_run(struct sql_run *r, const char *sql) {
-    char *text, why[SQL_DIALECT_WHY];
+    char *text, *plain = NULL, why[SQL_DIALECT_WHY];
     struct rows *rows;
     struct limits limits = {.stopped = r->stopped};
 
@@ -155,8 +156,14 @@ int sql_run(struct sql_run *r, const char *sql) {
     if (strcmp(r->format, "arrow") == 0 && isatty(fileno(r->out)))
         return tool_usage("arrow is not for the terminal: send it to a file or a program");
     int err = sql_dialect(sql, &text, why);
+    if (!err && (err = sql_select(r->db, text, &plain, why)) < 0)
+        free(text);
     if (err == -EINVAL)
         return tool_fail("cannot answer: %s", why);
+    if (plain) {
+        free(text);
+        text = plain;
+    }
     if (err < 0 || rows_open(&rows, r->format, r->out) < 0) {
         free(err < 0 ? NULL : text);
         return tool_fail("cannot print: no memory");

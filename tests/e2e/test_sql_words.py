@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queries of the original Probing's documents, word for word, over a recorded run of four ranks; its functions and
 schemas; the prompt of `probing query`."""
+import datetime
 import json
 import math
 import re
@@ -260,6 +261,81 @@ def test_words_of_other_engines(build, run, tmp_path):
                         ("SHOW CREATE TABLE t", "SHOW TABLES, VIEWS, SCHEMAS"), ("DESCRIBE SELECT 1", "SHOW TABLES, VIEWS, SCHEMAS"), ("SELECT 1::", "unrecognized token")):
         assert says in ask(build, run, db, wrong, code=3)[1], wrong
     assert {"table_schema": "main"} in ask(build, run, db, "SHOW SCHEMAS")[0] and ask(build, run, db, "SHOW VIEWS; ")[0] != []
+
+
+def test_times_as_texts(build, run, tmp_path):
+    """to_char() by formats of strftime, as DataFusion takes them, and by PostgreSQL's patterns."""
+    db = tmp_path / "some.db"
+    with sqlite3.connect(str(db)) as c:
+        c.execute("CREATE TABLE t(x)")
+    c.close()
+    at = datetime.datetime(2026, 2, 3, 16, 5, 6, 26490, datetime.timezone.utc)  # a Tuesday
+
+    def one(expression, **kw):
+        said = ask(build, run, db, "SELECT %s AS a" % expression, **kw)
+        return said[1] if kw else list(said[0][0].values())[0]
+
+    def text(form, when="'2026-02-03 16:05:06.026490'"):
+        return one("to_char(%s, '%s')" % (when, form))
+
+    same = "%Y-%m-%d %H:%M:%S|%a %A %b %B %h %e %I %p %j %U %W %V %G %u %w %C %y %D %F %R %T %c %x %X %r %k %l %s %Z %z %t%n%%"
+    for day in (0, 1, 27, 333, 334, 1000):
+        then = at + datetime.timedelta(days=day)
+        assert text(same, "%d" % then.timestamp()) == then.strftime(same)
+    assert text("%f %.f %3f %.6f %9f") == "026490000 .026490 026 .026490 026490000" and text("%S%.f", "5") == "05"
+    assert text("%-d|%_m|%-H|%P|%:z|%v") == "3| 2|16|pm|+00:00| 3-Feb-2026" and text("%+") == "2026-02-03T16:05:06.026490+00:00"
+    for pattern, want in (("YYYY-MM-DD HH24:MI:SS", "2026-02-03 16:05:06"), ("YYYY-MM-DDTHH24:MI:SS.MS TZ", "2026-02-03T16:05:06.026 UTC"), ("yy/mm/dd hh12:mi:ss.us pm", "26/02/03 04:05:06.026490 pm"),
+                          ("Day, DD Month YYYY", "Tuesday  , 03 February  2026"), ("FMDay, FMDD FMMONTH Mon DY", "Tuesday, 3 FEBRUARY Feb TUE"), ("DDD D ID Q WW W IW IYYY", "034 3 2 1 05 1 06 2026"),
+                          ("J SSSS FF2 OF AM", "2461075 57906 02 +00 PM"), ('"Week" IW, YYYY', "Week 06, 2026")):
+        assert text(pattern) == want
+    assert text("%F %T%.f", "-0.25") == "1969-12-31 23:59:59.750" and one("to_char(NULL, 'YYYY')") is None and one("to_char(5, NULL)") is None
+    assert one("date_format(to_timestamp('2026-02-03'), '%d.%m.')") == "03.02." and one("to_char('2026-02-03'::timestamp + INTERVAL '1 day', 'DD') = '04'") == 1
+    for wrong in ("%Q", "%", "%5f", "999", ""):
+        assert "no format of a time: %s" % wrong in one("to_char(5, '%s')" % wrong, code=3), wrong
+
+
+# Statements with QUALIFY or DISTINCT ON, and what says the same without.
+CHOSEN = (
+    ("SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY rank ORDER BY timestamp DESC) = 1 ORDER BY rank",
+     "SELECT * FROM t WHERE timestamp > 1769860808 ORDER BY rank"),
+    ("SELECT rank, seconds, row_number() OVER (PARTITION BY rank ORDER BY seconds DESC) AS n FROM t QUALIFY n <= 2 ORDER BY rank, n DESC LIMIT 3",
+     "SELECT * FROM (SELECT rank, seconds, row_number() OVER (PARTITION BY rank ORDER BY seconds DESC) AS n FROM t) WHERE n <= 2 ORDER BY rank, n DESC LIMIT 3"),
+    ("SELECT DISTINCT ON (rank) * FROM t ORDER BY rank, timestamp DESC", "SELECT * FROM t WHERE timestamp > 1769860808 ORDER BY rank"),
+    ("SELECT DISTINCT ON (1, name) rank r, name, max(seconds, 2) s FROM t WHERE seconds > 1 ORDER BY 1 DESC, name, s DESC",
+     "SELECT rank r, name, max(max(seconds), 2) s FROM t WHERE seconds > 1 GROUP BY 1, 2 ORDER BY 1 DESC, 2"),
+    ("SELECT rank, sum(seconds) AS s FROM t GROUP BY rank HAVING count(*) > 1 QUALIFY rank() OVER (ORDER BY sum(seconds) DESC) = 1",
+     "SELECT rank, sum(seconds) AS s FROM t GROUP BY rank ORDER BY s DESC LIMIT 1"),
+    ("WITH a AS (SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY rank ORDER BY timestamp) = 1), b AS (SELECT * FROM a WHERE rank > 0)"
+     " SELECT rank, name FROM b QUALIFY row_number() OVER (ORDER BY rank) = 1 ORDER BY 1", "SELECT rank, name FROM t WHERE timestamp = 1769860801"),
+    ("SELECT count(*) AS n FROM (SELECT DISTINCT ON (name) name, rank FROM t ORDER BY name, rank DESC)", "SELECT 2 AS n"),
+    ("SELECT 7 AS rank UNION ALL SELECT rank FROM t QUALIFY row_number() OVER (ORDER BY timestamp DESC) = 1 ORDER BY 1 LIMIT 1", "SELECT 2 AS rank"),
+    ("SELECT rank FROM t QUALIFY row_number() OVER (ORDER BY timestamp DESC) = 1 UNION ALL SELECT 7 ORDER BY 1 DESC", "SELECT 7 AS rank UNION ALL SELECT 2"),
+    ("SELECT DISTINCT name FROM t QUALIFY row_number() OVER (PARTITION BY rank ORDER BY timestamp) < 3 ORDER BY name", "SELECT DISTINCT name FROM t ORDER BY 1"),
+    ("SELECT rank, seconds FROM t WINDOW w AS (PARTITION BY rank) QUALIFY sum(seconds) OVER w > 20 ORDER BY seconds, rank", "SELECT rank, seconds FROM t WHERE rank ORDER BY 2, 1"),
+    ("SELECT rank, seconds FROM t QUALIFY sum(seconds) OVER w > 20 WINDOW w AS (PARTITION BY rank) ORDER BY seconds, rank", "SELECT rank, seconds FROM t WHERE rank ORDER BY 2, 1"),
+    ("SELECT name IS DISTINCT FROM 'n1' AS x, rank FROM t QUALIFY row_number() OVER (PARTITION BY name IS DISTINCT FROM 'n1' ORDER BY timestamp) = 1 ORDER BY 1",
+     "SELECT 0 AS x, 1 AS rank UNION ALL SELECT 1, 0"),
+    ("SELECT a.rank AS \"twice \"\"it\"\"\", b.seconds * 2 FROM t a JOIN t b USING (timestamp) QUALIFY \"twice \"\"it\"\"\" = 2 AND b.seconds > 5 ORDER BY b.seconds DESC -- end",
+     "SELECT rank AS \"twice \"\"it\"\"\", seconds * 2 AS \"b.seconds * 2\" FROM t WHERE rank = 2 AND seconds > 5 ORDER BY seconds DESC"),
+    ("SELECT rank FROM t WHERE timestamp > '2026-01-31 12:00:03' QUALIFY row_number() OVER (ORDER BY timestamp) = 1; SELECT DISTINCT ON (name) name FROM t ORDER BY name LIMIT 1",
+     "SELECT 1 AS rank; SELECT 'n0' AS name"),
+)
+
+
+def test_qualify_and_distinct_on(build, run, tmp_path):
+    db = tmp_path / "t.db"
+    with sqlite3.connect(str(db)) as c:
+        c.execute("CREATE TABLE t(timestamp REAL, rank INTEGER, name TEXT, seconds REAL)")
+        c.executemany("INSERT INTO t VALUES(?, ?, ?, ?)", [(1769860800 + i, i % 3, "n%d" % (i % 2), (i * 7) % 10) for i in range(12)])
+    c.close()
+
+    def rows(query):
+        return run([build.tool("probing-query"), "--box", db, query]).stdout
+    for words, plain in CHOSEN:
+        assert rows(words) == rows(plain), words
+    for wrong, says in (("SELECT * FROM t QUALIFY nope = 1", "no such column: nope"), ("SELECT DISTINCT ON (2) * FROM t", "name the column that is meant by 2"),
+                        ("SELECT DISTINCT ON (rank) rank FROM t QUALIFY row_number() OVER () = 1", "leave out one of them"), ("SELECT * FROM nowhere QUALIFY 1", "no such table: nowhere")):
+        assert says in ask(build, run, db, wrong, code=3)[1], wrong
 
 
 def test_formats_files_and_time_limit(build, run, tmp_path):

@@ -19,6 +19,7 @@
 #include "tools/sql_dialect.h"
 #include "tools/sql_guard.h"
 #include "tools/sql_run.h"
+#include "tools/sql_select.h"
 
 #define POOL  8
 #define GRACE 2      /* seconds that the rest of an answer has on its way, after the timeout */
@@ -209,19 +210,21 @@ static enum MHD_Result failed(struct stream *s, int rc) {
 
 /* The one statement of `sql`, prepared. SQLITE_OK, a code of SQLite's, or -1: answered, s ended. */
 static int prepare(struct stream *s, const char *sql, enum MHD_Result *done) {
-    char *text = NULL, why[SQL_DIALECT_WHY] = "no memory";
+    char *text = NULL, *plain = NULL, why[SQL_DIALECT_WHY] = "no memory";
     const char *rest = "";
     struct request r = s->request;
 
-    if (sql_dialect(sql, &text, why) != 0) {
+    if (sql_dialect(sql, &text, why) != 0 || sql_select(pool.db[s->conn], text, &plain, why) != 0) {
+        free(text);
         end(s);
         *done = serve_error(&r, MHD_HTTP_CONFLICT, "%s", why);
         return -1;
     }
-    int rc = sqlite3_prepare_v2(pool.db[s->conn], text, -1, &s->st, &rest);
+    int rc = sqlite3_prepare_v2(pool.db[s->conn], plain ? plain : text, -1, &s->st, &rest);
     rest += strspn(rest, " \t\r\n;");
     int one = s->st && sqlite3_column_count(s->st) > 0 && !*rest;
     free(text);
+    free(plain);
     if (rc != SQLITE_OK || one)
         return rc;
     end(s);
