@@ -29,6 +29,11 @@ HEAD = """<!-- Made by .ci/schema-md.py (make schema-md) of schema/*.sql, schema
 and columns are stable. Times are seconds since the epoch (UTC), durations seconds, where nothing else is said; `MB` is 1e6 bytes. The
 tables under them may change between versions; times there are integer nanoseconds, column `ts`. `PRAGMA user_version` is the version of all that.
 
+In SQLite's own shell, and in programs that read the file, a time is compared with a number: `WHERE timestamp > unixepoch('2026-11-27 13:00')`
+(before SQLite 3.38 `strftime('%s', '2026-11-27 13:00') + 0`), `datetime(timestamp, 'unixepoch')` shows it. To SQLite every text is more than any
+number: **`timestamp > '2026-11-27'` is true of no row there and `<` of all, without an error.** `probing query` takes such a text for the time
+that it is; with the extension (`.load PREFIX/lib/probing/probing`) it is `to_timestamp('2026-11-27')`.
+
 *Source* is the field of the trace (`record.field` of [records.def](../traces/records.def), which says how it was measured), another view's
 column, or the converter itself.
 """

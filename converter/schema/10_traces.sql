@@ -2,9 +2,10 @@
 -- The database that probing-convert writes: what it holds and how it is read. The files of this folder are run in the
 -- order of their names: tables first, then views, and when all rows are there, 90_after_load.sql.
 --
--- Ask the VIEWS: their names and columns are stable, `timestamp` is REAL seconds since the epoch
--- (UTC) and ids are resolved to names. The TABLES under them may change between versions; times
--- there are INTEGER nanoseconds since the epoch (UTC), column `ts`.
+-- Ask the VIEWS: their names and columns are stable, `timestamp` is REAL seconds since the epoch (UTC) and ids are resolved to
+-- names. A time is compared with unixepoch('2026-11-27 13:00'): to SQLite every text is more than any number. No type of a column
+-- changes that, and a column with the time as a text would cost ten times what the row does, for SELECT *, too.
+-- The TABLES under them may change between versions; times there are INTEGER nanoseconds since the epoch (UTC), column `ts`.
 --
 -- Ids: the rows of each trace are numbered trace << 40 | n, so that traces of any number of
 -- processes lie in one database. Functions, frames and stacks are shared by all of them.

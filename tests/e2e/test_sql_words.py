@@ -165,6 +165,11 @@ def test_on_traces_and_in_the_stock_shell(build, run, recorded, sql):
     """The same answers without a conversion of one's own, and from sqlite3 with the extension (where INTERVAL '5 min' is interval('5 min'))."""
     for name in ("torch_trace", "epochs", "operations", "links", "names"):
         check(name, ask(build, run, recorded / "trace.zst", DOCUMENTS[name])[0], lambda query: sql(recorded / "out.db", query))
+    # As SCHEMA.md says a time is written there.
+    for when in ("unixepoch('2020-01-31 13:00')", "strftime('%s', '2020-01-31 13:00') + 0"):
+        done = run(["sqlite3", recorded / "out.db", "SELECT sum(timestamp > %s), sum(timestamp < %s), count(*) FROM memory_usage" % (when, when)])
+        more, less, n = done.stdout.strip().split("|")
+        assert more == n and less == "0"
     extension = build.root / "lib" / "probing" / "probing"
     for name, query in sorted(DOCUMENTS.items()):
         query = re.sub(r"(?i)interval ('[^']*')", r"interval(\1)", query)
