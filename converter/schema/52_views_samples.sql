@@ -14,6 +14,8 @@ SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, h.tid, h.name A
 FROM trace_file t
 CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id
 CROSS JOIN thread h ON h.id = t.first_id + s.thread
+-- Where the columns are summed up SQLite does this join, asked for or not: half the time of a count. Measured with a subquery for each of its
+-- columns instead: a count takes half the time, sums by func the same, by three of them 1.3 times, SELECT * 1.4 and WHERE func 4 times.
 LEFT JOIN stack k ON k.id = s.stack;
 
 -- The frames of each stack (table stack), depth 0 the innermost. first: 1 at the innermost frame of each function, 0 where it recurs.
