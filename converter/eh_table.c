@@ -46,14 +46,20 @@ static const uint8_t *find_header(Elf *elf, size_t *size, uint64_t *vaddr) {
 }
 
 void eh_table_read(struct eh_table *t, Elf *elf) {
-    uint64_t base;
+    uint64_t vaddr;
     size_t size;
-    const uint8_t *p = find_header(elf, &size, &base);
+    const uint8_t *p = find_header(elf, &size, &vaddr);
+
+    memset(t, 0, sizeof *t);
+    if (p)
+        eh_table_take(t, p, size, vaddr);
+}
+
+void eh_table_take(struct eh_table *t, const uint8_t *p, size_t size, uint64_t base) {
     uint32_t n;
 
     memset(t, 0, sizeof *t);
-    if (!p || size < 12 || p[0] != 1 || p[1] != PCREL_SDATA4 || p[2] != UDATA4 ||
-        p[3] != DATAREL_SDATA4)
+    if (size < 12 || p[0] != 1 || p[1] != PCREL_SDATA4 || p[2] != UDATA4 || p[3] != DATAREL_SDATA4)
         return;
     memcpy(&n, p + 8, 4);
     if (n > (size - 12) / 8 || !(t->start = malloc(n * sizeof *t->start + 1)))

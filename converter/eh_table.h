@@ -26,6 +26,8 @@ struct eh_table {
 
 /* Leaves an empty table when the file has none, or one in an encoding that no linker writes. */
 void eh_table_read(struct eh_table *t, Elf *elf);
+/* The same of a table that was found: its size, its virtual address. */
+void eh_table_take(struct eh_table *t, const uint8_t *p, size_t size, uint64_t vaddr);
 uint64_t eh_table_start(const struct eh_table *t, uint64_t addr);
 void eh_table_free(struct eh_table *t);
 

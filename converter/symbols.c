@@ -15,6 +15,7 @@
 #include "dict.h"
 #include "eh_table.h"
 #include "keys.h"
+#include "symbols_elf.h"
 #include "symbols_kept.h"
 #include "traces/inlined.h"
 #include "traces/plain_file.h"
@@ -41,7 +42,9 @@ struct symbols_file {
     int opened, found;
     Dwfl *dwfl;
     Dwfl_Module *mod;
-    struct symbols_sym *read;  /* from the ELF file */
+    struct symbols_elf elf;   /* where that tells all, libdwfl is not asked */
+    struct symbols_sym *read; /* by libdwfl */
+    char *names;
     struct symbols_kept known; /* these, or what was kept of it before */
     struct eh_table eh;        /* where nameless functions begin */
     struct keys asked;         /* address -> answers[id - 1] */
@@ -57,29 +60,12 @@ static const char *keep(struct symbols *s, const char *text) {
     return id ? keys_key(&s->text, id, NULL) : NULL;
 }
 
-/* Whether the file of debug information that `file` names, or one called as it is, may be where libdwfl looks. */
-static int is_beside(const char *file, const char *debuglink) {
-    static const char *const under[] = {"", "/usr/lib/debug"}, *const in[] = {"", ".debug/"};
-    char real[PATH_MAX], name[3 * PATH_MAX];
-    int found = 0;
-
-    if (!file || !realpath(file, real))
-        return 0;
-    const char *base = strrchr(real, '/') + 1;
-    for (int i = 0; !found && i < 4; i++) {
-        snprintf(name, sizeof name, "%s%.*s%s%s%s", under[i / 2], (int)(base - real), real,
-                 in[i % 2], debuglink ? debuglink : base, debuglink ? "" : ".debug");
-        found = access(name, F_OK) == 0;
-    }
-    return found;
-}
-
 /* As dwfl_standard_find_debuginfo(), which loads libdebuginfod, and with it libcurl and some thirty others, for whatever it has not found. */
 static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname, Dwarf_Addr base,
                           const char *file, const char *debuglink, GElf_Word crc, char **out) {
     int fd = dwfl_build_id_find_debuginfo(mod, userdata, modname, base, file, debuglink, crc, out);
 
-    return fd >= 0 || !is_beside(file, debuglink)
+    return fd >= 0 || !symbols_elf_is_beside(file, debuglink)
                ? fd
                : dwfl_standard_find_debuginfo(mod, userdata, modname, base, file, debuglink, crc,
                                               out);
@@ -121,9 +107,8 @@ void symbols_free(struct symbols *s) {
         for (size_t k = 0; k < f->ninlined; k++)
             free(f->inlined[k]);
         free(f->inlined);
-        if (f->known.map)
-            symbols_kept_close(&f->known);
-        free(f->read);
+        symbols_kept_close(&f->known);
+        symbols_elf_close(&f->elf);
         eh_table_free(&f->eh);
         free(f);
     }
@@ -182,54 +167,29 @@ struct symbols_file *symbols_file(struct symbols *s, const char *path, const uin
     return f;
 }
 
-static int by_start(const void *x, const void *y) {
-    const struct symbols_sym *a = x, *b = y;
-
-    if (a->start != b->start)
-        return a->start < b->start ? -1 : 1;
-    if (a->rank != b->rank)
-        return a->rank > b->rank ? -1 : 1;
-    return a->end > b->end ? -1 : a->end < b->end;
-}
-
-/* All function symbols of the module, sorted, one an address; their names lie in the ELF file's string tables. */
+/* All function symbols of the module. */
 static void read_symbols(struct symbols_file *f) {
     int n = dwfl_module_getsymtab(f->mod);
-    struct symbols_sym *v = n > 0 ? malloc((size_t)n * sizeof *v) : NULL;
-    size_t k = 0, count = 0;
+    struct symbols_told *v = n > 0 ? malloc((size_t)n * sizeof *v) : NULL;
+    size_t count = 0;
 
-    f->known = (struct symbols_kept){.starts = f->eh.start, .nstarts = f->eh.n, .names = NULL};
-    if (!(f->read = v))
-        return;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; v && i < n; i++) {
         GElf_Sym sym;
         GElf_Addr addr;
-        GElf_Word shndx;
-        const char *name = dwfl_module_getsym_info(f->mod, i, &sym, &addr, &shndx, NULL, NULL);
-        int type = GELF_ST_TYPE(sym.st_info), bind = GELF_ST_BIND(sym.st_info);
-        if (!name || !*name || shndx == SHN_UNDEF || shndx == SHN_ABS)
-            continue;
-        if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE)
-            continue;
-        /* a name without leading underscores and with a global binding is what people know */
-        uint8_t rank = (uint8_t)(type == STT_NOTYPE ? 0
-                                                    : 2 + 4 * (bind != STB_LOCAL) +
-                                                          2 * (name[0] != '_') + (name[1] != '_'));
-        v[count++] = (struct symbols_sym){addr, addr + sym.st_size, (uintptr_t)name, rank};
+        GElf_Word section;
+        const char *name = dwfl_module_getsym_info(f->mod, i, &sym, &addr, &section, NULL, NULL);
+        unsigned rank = name ? symbols_elf_rank(&sym, section, name) : 0;
+        if (rank)
+            v[count++] = (struct symbols_told){addr, sym.st_size, name, rank};
     }
-    qsort(v, count, sizeof *v, by_start);
-    for (size_t i = 0; i < count; i++)
-        if (k == 0 || v[i].start != v[k - 1].start)
-            v[k++] = v[i];
-    for (size_t i = 0; i < k; i++) /* hand-written assembly gives no size */
-        if (v[i].end == v[i].start)
-            v[i].end = i + 1 < k ? v[i + 1].start : v[i].start + 4096;
-    f->known.syms = v;
-    f->known.nsyms = k;
+    symbols_kept_make(&f->known, v, count);
+    f->known.starts = f->eh.start;
+    f->known.nstarts = f->eh.n;
+    free(v);
 }
 
 static const char *name_of(const struct symbols_file *f, const struct symbols_sym *sym) {
-    return (const char *)((uintptr_t)f->known.names + (uintptr_t)sym->name);
+    return f->known.names + sym->name;
 }
 
 /* The ELF file at the path, if it is the one that was mapped: its descriptor, or -1. */
@@ -301,6 +261,11 @@ static int open_by_build_id(const struct symbols_file *f, Elf **elf, char **path
     return fd;
 }
 
+static void keep_symbols(const struct symbols_file *f) {
+    if (f->owner->kept_in && !f->owner->debuginfod)
+        symbols_kept_write(f->owner->kept_in, f->path, f->build_id, f->len, &f->known);
+}
+
 /* Opens it with libdw; without `anew` for its lines alone, its symbols are known. */
 static void open_elf(struct symbols_file *f, int anew) {
     GElf_Addr vaddr;
@@ -329,8 +294,8 @@ static void open_elf(struct symbols_file *f, int anew) {
         f->found = 1;
         read_symbols(f);
         f->known.has_lines = inlined_is_worth(f->path) && dwfl_module_getdwarf(f->mod, &vaddr);
-        if (f->owner->kept_in && !other && !f->owner->debuginfod)
-            symbols_kept_write(f->owner->kept_in, f->path, f->build_id, f->len, &f->known);
+        if (!other)
+            keep_symbols(f);
     }
 out:
     if (elf)
@@ -341,10 +306,24 @@ out:
 }
 
 static void open_file(struct symbols_file *f) {
+    struct symbols_elf *e = &f->elf;
+
     f->opened = 1;
     f->found = f->owner->kept_in && !f->owner->debuginfod &&
                symbols_kept_open(&f->known, f->owner->kept_in, f->path, f->build_id, f->len) == 0;
-    if (!f->found)
+    if (!f->found && !f->owner->debuginfod && f->path[0] == '/' &&
+        symbols_elf_open(e, f->path, f->build_id, f->len, inlined_is_worth(f->path)) == 0) {
+        f->found = 1;
+        f->known = (struct symbols_kept){.syms = e->syms,
+                                         .nsyms = e->nsyms,
+                                         .names = e->names,
+                                         .names_size = e->names_size,
+                                         .names_at = (uint64_t)(e->names - (const char *)e->map),
+                                         .starts = e->starts.start,
+                                         .nstarts = e->starts.n};
+        if (e->nsyms >= SYMBOLS_KEPT_MANY)
+            keep_symbols(f);
+    } else if (!f->found)
         open_elf(f, 1);
     else if (f->known.has_lines)
         open_elf(f, 0);
@@ -372,7 +351,7 @@ static const struct symbols_sym *find(const struct symbols_kept *k, uint64_t add
     }
     /* a small symbol may lie within a larger one that began before it */
     for (int n = 0; lo > 0 && n < 16; lo--, n++)
-        if (addr < k->syms[lo - 1].end)
+        if (addr - k->syms[lo - 1].start < k->syms[lo - 1].size)
             return &k->syms[lo - 1];
     return NULL;
 }
@@ -438,7 +417,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         open_file(f);
     if (f->found)
         sym = find(&f->known, addr);
-    if (sym && f->known.map && sym->name >= f->known.names_size) /* damaged */
+    if (sym && sym->name >= f->known.names_size) /* damaged */
         sym = NULL;
     if (sym) {
         out->named = 1;

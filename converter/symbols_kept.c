@@ -11,15 +11,17 @@
 #include <unistd.h>
 
 #include "../traces/hash.h"
+#include "../traces/plain_file.h"
 
-#define MAGIC     "PRBSYMS1"
+#define MAGIC     "PRBSYMS2"
 #define MOST      (256u << 20) /* bytes; no library has so many names */
 #define HAS_LINES 1
+#define BUFFER    (256 << 10) /* of writing */
 
-/* The symbols follow, then the starts, then the names, each with a NUL behind it. */
+/* The symbols follow, then the starts, then the names, each with a NUL behind it, unless they lie (names_at) in the ELF file. */
 struct head {
     char magic[8];
-    uint64_t key[2], nsyms, nstarts, names, flags;
+    uint64_t key[2], nsyms, nstarts, names, names_at, flags;
 };
 
 static uint64_t mix(uint64_t h, const void *p, size_t n) {
@@ -80,15 +82,37 @@ static int name_of(char *name, size_t size, const char *dir, const uint64_t key[
     return n < (int)size ? 0 : -ENAMETOOLONG;
 }
 
+/* Names that lie in the ELF file, which is the one that they were found in (key_of()). 0 or -errno. */
+static int take_names(struct symbols_kept *k, const char *path) {
+    int fd = plain_file_open(path), err = -EINVAL;
+    struct stat st;
+
+    if (fd >= 0 && fstat(fd, &st) == 0 && k->names_at <= (uint64_t)st.st_size &&
+        k->names_size <= (uint64_t)st.st_size - k->names_at) {
+        void *elf = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (elf != MAP_FAILED) {
+            k->elf = elf;
+            k->elf_size = (size_t)st.st_size;
+            k->names = (const char *)elf + k->names_at;
+            err = k->names[k->names_size - 1] ? -EINVAL : 0;
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
 /* Whether what it says lies within its n bytes. */
-static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64_t key[2]) {
+static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64_t key[2],
+                const char *path) {
     const struct head *h = (const struct head *)p;
 
     if (n < sizeof *h || memcmp(h->magic, MAGIC, sizeof h->magic) != 0 || h->key[0] != key[0] ||
         h->key[1] != key[1] || h->nsyms > MOST / sizeof *k->syms ||
-        h->nstarts > MOST / sizeof *k->starts || h->names > MOST || !h->names ||
-        sizeof *h + h->nsyms * sizeof *k->syms + h->nstarts * sizeof *k->starts + h->names != n ||
-        p[n - 1] != 0)
+        h->nstarts > MOST / sizeof *k->starts || (h->names > MOST && !h->names_at) || !h->names ||
+        sizeof *h + h->nsyms * sizeof *k->syms + h->nstarts * sizeof *k->starts +
+                (h->names_at ? 0 : h->names) !=
+            n)
         return -EINVAL;
     k->syms = (const struct symbols_sym *)(p + sizeof *h);
     k->nsyms = h->nsyms;
@@ -96,11 +120,12 @@ static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64
     k->nstarts = h->nstarts;
     k->names = (const char *)(k->starts + k->nstarts);
     k->names_size = h->names;
+    k->names_at = h->names_at;
     k->has_lines = h->flags & HAS_LINES;
     /* The others' when they are asked. */
-    return k->nsyms && (k->syms[0].name >= h->names || k->syms[k->nsyms - 1].name >= h->names)
-               ? -EINVAL
-               : 0;
+    if (k->nsyms && (k->syms[0].name >= h->names || k->syms[k->nsyms - 1].name >= h->names))
+        return -EINVAL;
+    return k->names_at ? take_names(k, path) : p[n - 1] ? -EINVAL : 0;
 }
 
 int symbols_kept_open(struct symbols_kept *k, const char *dir, const char *path,
@@ -123,7 +148,7 @@ int symbols_kept_open(struct symbols_kept *k, const char *dir, const char *path,
     }
     k->size = (size_t)st.st_size;
     k->map = mmap(NULL, k->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    err = k->map == MAP_FAILED ? -errno : take(k, k->map, k->size, key);
+    err = k->map == MAP_FAILED ? -errno : take(k, k->map, k->size, key, path);
     if (!err)
         futimens(fd, NULL); /* the files that were not used for longest go first */
     close(fd);
@@ -134,9 +159,56 @@ int symbols_kept_open(struct symbols_kept *k, const char *dir, const char *path,
     return err;
 }
 
+void symbols_kept_end(struct symbols_sym *v, size_t n) {
+    for (size_t i = 0; i < n; i++) /* hand-written assembly gives no size */
+        if (v[i].size == 0) {
+            uint64_t left = i + 1 < n ? v[i + 1].start - v[i].start : 4096;
+            v[i].size = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+        }
+}
+
+static int by_start(const void *x, const void *y) {
+    const struct symbols_told *a = x, *b = y;
+
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    if (a->rank != b->rank)
+        return a->rank > b->rank ? -1 : 1;
+    return a->size > b->size ? -1 : a->size < b->size;
+}
+
+void symbols_kept_make(struct symbols_kept *k, struct symbols_told *v, size_t n) {
+    size_t left = 0, bytes = 1;
+
+    *k = (struct symbols_kept){.names = "", .names_size = 1};
+    if (n)
+        qsort(v, n, sizeof *v, by_start);
+    for (size_t i = 0; i < n; i++)
+        if (left == 0 || v[i].start != v[left - 1].start)
+            v[left++] = v[i];
+    for (size_t i = 0; i < left; i++)
+        bytes += strlen(v[i].name) + 1;
+    struct symbols_sym *syms = bytes < UINT32_MAX ? malloc(left * sizeof *syms + bytes) : NULL;
+    if (!syms)
+        return;
+    char *names = (char *)(syms + left), *p = names;
+    for (size_t i = 0; i < left; i++, p += strlen(p) + 1) {
+        uint32_t size = v[i].size < UINT32_MAX ? (uint32_t)v[i].size : UINT32_MAX;
+        syms[i] = (struct symbols_sym){v[i].start, size, (uint32_t)(p - names)};
+        strcpy(p, v[i].name);
+    }
+    *p = '\0';
+    symbols_kept_end(syms, left);
+    *k = (struct symbols_kept){
+        .syms = syms, .nsyms = left, .names = names, .names_size = bytes, .made = syms};
+}
+
 void symbols_kept_close(struct symbols_kept *k) {
+    free(k->made);
     if (k->map)
         munmap(k->map, k->size);
+    if (k->elf)
+        munmap(k->elf, k->elf_size);
     *k = (struct symbols_kept){0};
 }
 
@@ -145,39 +217,31 @@ void symbols_kept_write(const char *dir, const char *path, const uint8_t *build_
     struct head h = {.magic = MAGIC,
                      .nsyms = k->nsyms,
                      .nstarts = k->nstarts,
+                     .names = k->names_size,
+                     .names_at = k->names_at,
                      .flags = k->has_lines ? HAS_LINES : 0};
     char name[4200], temp[4220];
-    struct symbols_sym *syms = malloc(k->nsyms * sizeof *syms + 1);
     int err = key_of(h.key, path, build_id, len);
     FILE *f = NULL;
 
-    if (err || !syms || name_of(name, sizeof name, dir, h.key) != 0)
-        goto out;
+    if (err || name_of(name, sizeof name, dir, h.key) != 0)
+        return;
     snprintf(temp, sizeof temp, "%s.tmp-XXXXXX", name);
     int fd = mkostemp(temp, O_CLOEXEC); /* 0600 */
-    if (fd < 0 || !(f = fdopen(fd, "w"))) {
-        if (fd >= 0) {
-            unlink(temp);
-            close(fd);
-        }
-        goto out;
+    if (fd < 0)
+        return;
+    if (!(f = fdopen(fd, "w"))) {
+        unlink(temp);
+        close(fd);
+        return;
     }
-    for (size_t i = 0; i < k->nsyms; i++) {
-        syms[i] = k->syms[i];
-        syms[i].name = h.names;
-        h.names += strlen(k->names + k->syms[i].name) + 1;
-    }
-    h.names += h.names == 0;
+    setvbuf(f, NULL, _IOFBF, BUFFER);
     fwrite(&h, sizeof h, 1, f);
-    fwrite(syms, sizeof *syms, k->nsyms, f);
+    fwrite(k->syms, sizeof *k->syms, k->nsyms, f);
     fwrite(k->starts, sizeof *k->starts, k->nstarts, f);
-    for (size_t i = 0; i < k->nsyms; i++)
-        fputs(k->names + k->syms[i].name, f), fputc(0, f);
-    if (k->nsyms == 0)
-        fputc(0, f);
+    if (!k->names_at)
+        fwrite(k->names, 1, k->names_size, f);
     err = ferror(f);
     if (fclose(f) != 0 || err || rename(temp, name) != 0)
         unlink(temp);
-out:
-    free(syms);
 }

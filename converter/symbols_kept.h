@@ -10,7 +10,8 @@
  *
  * It is found by the ELF file's path, build-id, inode, size and times, and by those of the file of debug information beside it. It is written
  * under another name and renamed, so that it is whole or not there; `dir` is the user's own, and nobody else's to write. To open it reads
- * its head alone: of 70 MB of libtorch's names a question looks at some hundred.
+ * its head alone: of 70 MB of libtorch's names a question looks at some hundred. What is read from the file's own table (symbols_elf.h) has its names
+ * there, and is kept where it is much: SYMBOLS_KEPT_MANY symbols.
  */
 #ifndef PROBING_CONVERTER_SYMBOLS_KEPT_H
 #define PROBING_CONVERTER_SYMBOLS_KEPT_H
@@ -18,25 +19,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SYMBOLS_KEPT_MANY 4096 /* fewer are read anew faster than a file is made */
+
 struct symbols_sym {
-    uint64_t start, end; /* end: from the size, or the next symbol's start */
-    uint64_t name;       /* from `names` on */
-    uint64_t rank;       /* of several at one address the higher one names it */
+    uint64_t start;
+    uint32_t size; /* as the file says it, or up to the next symbol's start */
+    uint32_t name; /* from `names` on */
 };
 
 struct symbols_kept {
     const struct symbols_sym *syms; /* ascending, one an address */
     size_t nsyms;
     const char *names;
-    uint64_t
-        names_size; /* of symbols_kept_open(): a name must begin before that, and ends at a NUL */
+    uint64_t names_size;    /* a name must begin before that, and ends at a NUL */
+    uint64_t names_at;      /* not 0: there they lie in the ELF file, and need not be kept */
     const uint64_t *starts; /* eh_table.h */
     size_t nstarts;
-    int has_lines; /* DWARF: what is inlined where is to be asked of the file */
-    void *map;     /* of symbols_kept_open() */
-    size_t size;
+    int has_lines;   /* DWARF: what is inlined where is to be asked of the file */
+    void *map, *elf; /* of symbols_kept_open(); elf: the file, where names lie in it */
+    void *made;      /* of symbols_kept_make() */
+    size_t size, elf_size;
 };
 
+/* What libdwfl tells, as much as it is. */
+struct symbols_told {
+    uint64_t start, size;
+    const char *name;
+    unsigned rank; /* of several at one address that of the highest names it */
+};
+
+/* Of n of them, which it sorts; without memory none. */
+void symbols_kept_make(struct symbols_kept *k, struct symbols_told *v, size_t n);
+/* One without a size ends where the next begins. */
+void symbols_kept_end(struct symbols_sym *v, size_t n);
 /* 0 or -errno: there is none. */
 int symbols_kept_open(struct symbols_kept *k, const char *dir, const char *path,
                       const uint8_t *build_id, size_t len);

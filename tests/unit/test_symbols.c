@@ -405,8 +405,8 @@ static void all_of(char *out, size_t n, const char *keep_in) {
     symbols_free(s);
 }
 
-/* All names of a kept file are said to lie far behind its end. Its head is of seven words, the fourth how many symbols follow, and a symbol
- * of four, the third where its name is. */
+/* All names of a kept file are said to lie far behind its end. Its head is of eight words, the fourth how many symbols follow, and a symbol
+ * of two, the second's upper half where its name is. */
 static void move_names(const char *name) {
     struct stat st;
     int fd = open(name, O_RDWR);
@@ -414,9 +414,9 @@ static void move_names(const char *name) {
     assert_int_equal(fstat(fd, &st), 0);
     uint64_t *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_ptr_not_equal(p, MAP_FAILED);
-    assert_true(p[3] > 0 && 56 + 32 * p[3] < (uint64_t)st.st_size);
+    assert_true(p[3] > 0 && 64 + 16 * p[3] < (uint64_t)st.st_size);
     for (uint64_t i = 0; i < p[3]; i++)
-        p[7 + 4 * i + 2] += (uint64_t)1 << 40;
+        p[8 + 2 * i + 1] |= (uint64_t)1 << 63;
     munmap(p, (size_t)st.st_size);
     close(fd);
 }
