@@ -5,8 +5,8 @@ import re
 import sqlite3
 
 import pytest
+from ask_helpers import ask, edited
 from conftest import REPO
-from test_ask import ask, edited
 
 # Calls of any length, up to 2 s from where they were, in threads that compute and in others; samples of a thread that computes, or of none that does.
 SCATTER = """

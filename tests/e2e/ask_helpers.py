@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing ask` as its tests call it, and databases that are changed for it."""
+import json
+import sqlite3
+
+import pytest
+
+
+def ask(build, run, name, *args, code=0):
+    done = run([build.tool("probing"), "ask", name, "--json"] + list(args), check=code)
+    parts = {p["title"]: p["rows"] for p in json.loads(done.stdout)} if done.stdout else {}
+    answer = parts.pop("answer", [{}])
+    return answer[0].get("answer", done.stderr), list(parts.values())
+
+
+def edited(db, tmp_path, script):
+    """A copy of the database with more in it."""
+    copy = tmp_path / "edited.db"
+    copy.write_bytes(db.read_bytes())
+    with sqlite3.connect(str(copy)) as c:
+        if "Work::wait" in script and not c.execute("SELECT 1 FROM frame WHERE name GLOB 'c10d::Work::wait*' LIMIT 1").fetchone():
+            pytest.skip("the libraries of the simulated jobs' stacks are not here")
+        c.executescript(script)
+    c.close()
+    return copy

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing ask hang|died|last`: how a job ended, on simulated jobs whose truth is known and on real recordings."""
+import re
+import subprocess
+import sys
+
+import pytest
+from ask_helpers import ask, edited
+from conftest import kill_group
+from inject_helpers import wait_until
+from test_triggers import HOOKED
+
+
+def test_hang(build, run, simulated_job):
+    answer, tables = ask(build, run, "hang", simulated_job("--hang", "3:6") / "out.db")
+    assert re.match(r"all_reduce number \d+ of group default_pg: rank 3 never came, 7 of 8 wait since 1[678]\.\d s", answer), answer
+    assert [(r["waits_for"], r["waiting"], r["level"]) for r in tables[0]] == [("3", "0-2,4-7", 0)]
+    assert [(r["rank"], r["state"]) for r in tables[1]] == [(3, "never came")] and tables[1][0]["last_call"].startswith("all_reduce number ")
+    assert {r["rank"] for r in tables[2]} == {3} and "main" in [r["func"] for r in tables[2]]
+    answer, _ = ask(build, run, "hang", simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db", code=1)
+    assert "nothing hangs" in answer
+
+
+# Of a job whose rank 3 never came to a call that 0 to 2 and 4 to 7 came to, all within 3 ms: MOMENT is when, all ranks are killed four seconds later.
+MOMENT = "(SELECT min(ts) FROM comm WHERE flags & 1)"
+ALL_KILLED = "UPDATE trace_file SET end_ts = (SELECT max(ts) FROM comm WHERE flags & 1) + 4000000000 WHERE rank IS NOT NULL;"
+DIES = "UPDATE trace_file SET end_ts = %s + 100000000 WHERE rank = 3;" % MOMENT
+# In these ranks the call ends, or raises, 200 ms after they came.
+FAILS = "UPDATE comm SET flags = %d, duration = 200000000 WHERE flags & 1 AND id >> 40 IN (SELECT id FROM trace_file WHERE rank IN (%s));"
+AT_LAST = "UPDATE trace_file SET end_ts = end_ts - 3400000000 WHERE rank <> 3;"
+TERMED = "INSERT INTO trigger_event SELECT f.last_id - 1, %s + %%d, 'term', f.pid, NULL, NULL, 'SIGTERM sent by pid ' || %%s, NULL FROM trace_file f WHERE %%s;" % MOMENT
+RAISES = "INSERT INTO trigger_event SELECT f.last_id - 1, %s + %%d, 'exception', f.pid, NULL, NULL, '%%s', 'File \"x\"' FROM trace_file f WHERE rank IN (%%s);" % MOMENT
+# One that rank %d has started, which takes its number with it.
+CHILD = "CREATE TEMP TABLE x AS SELECT * FROM trace_file WHERE rank = %d; UPDATE x SET id = 99, first_id = 99 << 40, last_id = (100 << 40) - 1, ppid = pid, pid = 7; INSERT INTO trace_file SELECT * FROM x;"
+OTHERS = "0, 1, 2, 4, 5, 6, 7"
+CAME = "INSERT INTO comm SELECT f.last_id, c.ts, c.tid, c.pg, c.seq, c.op, c.bytes, c.dtype, 90000000, 0, NULL, NULL, 1 FROM comm c, trace_file f WHERE c.flags & 1 AND f.rank = 3 LIMIT 1;"
+
+
+@pytest.mark.parametrize("script, hangs, said", [
+    # gloo's neighbours notice that it died, one does not; they live on for seconds
+    (ALL_KILLED + DIES + FAILS % (0, "2, 4"), [(3, "dead", 1, 5)], "rank 3 died at TIME (killed by signal 9 (SIGKILL)), 5 of 8 wait"),
+    (ALL_KILLED + DIES + FAILS % (0, "0, 1, 2, 4, 5, 6, 7"), [(3, "dead", 1, 7)], "rank 3 died"),
+    # what raises for that is no cause, but comes after it; what raises while all live may be one
+    (ALL_KILLED + DIES + FAILS % (4, "2, 4"), [(3, "dead", 1, 5), (2, "raised", 0, 5), (4, "raised", 0, 5)], "rank 3 died"),
+    (ALL_KILLED + FAILS % (4, "2"), [(3, "never came", 1, 6), (2, "raised", 1, 6)], "rank 3 never came"),
+    # all are killed, one after the other: that a call fails in the last moment of some says nothing
+    (ALL_KILLED + DIES + FAILS % (0, "2, 4") + AT_LAST, [(3, "never came", 1, 5)], "rank 3 never came"),
+    # killed in it, by itself; and with all others
+    (ALL_KILLED + DIES + CAME + FAILS % (0, "2, 4"), [(3, "dead", 1, 5)], "rank 3 died at TIME (killed by signal 9 (SIGKILL)), 5 of 8 wait"),
+    (ALL_KILLED + CAME, [(None, "all came", 1, 8)], "all 8 ranks came and it does not complete"),
+    # two died, one after the other: the first is named
+    (ALL_KILLED + DIES.replace("= 3", "IN (0, 3)") + "UPDATE trace_file SET end_ts = end_ts + 20000000 WHERE rank = 0; DELETE FROM comm WHERE flags & 1 AND id >> 40 ="
+     " (SELECT id FROM trace_file WHERE rank = 0);" + FAILS % (0, "2, 4"), [(3, "dead", 1, 4), (0, "dead", 1, 4)], "ranks 0,3 died at TIME (rank 3 first: killed by "),
+    # it raised in all others, or ended there and what they did then raised: nobody waits any more, and it is still who died; also where it died in the call
+    (ALL_KILLED + DIES + RAISES % (3e8, "RuntimeError: closed", OTHERS) + FAILS % (4, OTHERS), [(3, "dead", 1, 7)],
+     "rank 3 died at TIME (killed by signal 9 (SIGKILL)), and the call failed in 7 of 8 at TIME (RuntimeError: closed): rank 3 was in "),
+    (ALL_KILLED + DIES + CAME + FAILS % (4, OTHERS), [(3, "dead", 1, 0)] + [(r, "raised", 0, 0) for r in (0, 1, 2, 4, 5, 6, 7)],
+     "rank 3 died at TIME (killed by signal 9 (SIGKILL)), and the call failed in 7 of 8 at TIME: rank 3 was in "),
+    # a timeout, of whom never came and lives on
+    (ALL_KILLED + RAISES % (21e8, "RuntimeError: Timed out", OTHERS) + FAILS.replace("200000000", "2000000000") % (4, OTHERS), [(3, "never came", 1, 7)],
+     "rank 3 never came, and the call failed in 7 of 8 at TIME after 2.0 s (RuntimeError: Timed out): rank 3 was in "),
+    (ALL_KILLED + RAISES % (21e8, "RuntimeError: Timed out", "2") + FAILS.replace("200000000", "2000000000") % (0, OTHERS), [(3, "never came", 1, 7)],
+     "rank 3 never came, and the call failed in 7 of 8 at TIME after 2.0 s (RuntimeError: Timed out): rank 3 was in "),
+    # what all refuse at once is no hang
+    (ALL_KILLED + FAILS % (4, OTHERS), [], "nothing hangs"),
+    # an exception is what ended it, long before its interpreter is down
+    (ALL_KILLED + RAISES % (1e8, "ValueError: loss is nan", "3"), [(3, "ended", 1, 7)], "rank 3 had ended at TIME (exception ValueError: loss is nan), 7 of 8 wait since"),
+    (ALL_KILLED + RAISES % (1e8, "ValueError: loss is nan", "3") + RAISES % (3e8, "RuntimeError: closed", OTHERS) + FAILS % (0, OTHERS), [(3, "ended", 1, 7)],
+     "rank 3 had ended at TIME (exception ValueError: loss is nan), and the call failed in 7 of 8 at TIME (RuntimeError: closed)"),
+    # a stranger ends a rank with a child of its own, which is not "several", and then its launcher all others
+    (ALL_KILLED + DIES + CHILD % 3 + TERMED % (9e7, "1", "f.rank = 3") + TERMED % (3e8, "f.ppid", "f.rank <> 3") + "UPDATE trace_file SET end_ts = %s + 300000001 WHERE rank <> 3;" % MOMENT,
+     [(3, "dead", 1, 7)], "rank 3 died at TIME (term SIGTERM sent by pid 1), 7 of 8 wait"),
+    # a rank ends a worker of its own, as data loaders' are: that is not the launcher's word to end
+    (ALL_KILLED + DIES + CHILD % 0 + TERMED % (-1e9, "f.ppid", "f.pid = 7") + FAILS % (0, "2, 4") + TERMED % (3e8, "f.ppid", "f.rank IN (2, 4)")
+     + "UPDATE trace_file SET end_ts = %s + 350000000 WHERE rank <> 3 AND pid <> 7;" % MOMENT, [(3, "dead", 1, 5)], "rank 3 died at TIME (killed by signal 9 (SIGKILL)), 5 of 8 wait"),
+    # all are told to end, and as the first of them close their connections the call ends in two more: they waited until then, and nobody had died
+    (ALL_KILLED + TERMED % (38e8, "f.ppid", "f.rank >= 0") + FAILS.replace("200000000", "3850000000") % (0, "2, 4"), [(3, "never came", 1, 7)],
+     "rank 3 never came, 7 of 8 wait since 4.0 s before the end"),
+    # it left, and the calls of all others end: of two at that, of the rest as they are told to end for it
+    (ALL_KILLED + "UPDATE trace_file SET end_ts = %s + 300000000, end_reason = 'exit' WHERE rank = 3;" % MOMENT + TERMED % (38e8, "f.ppid", "f.rank <> 3")
+     + FAILS % (0, "2, 4") + FAILS.replace("200000000", "3850000000") % (0, "0, 1, 5, 6, 7"), [(3, "ended", 1, 5)], "rank 3 had ended at TIME (no exception was recorded), 5 of 8 wait"),
+    # it left, not as one that has done its work, and the calls of all others end at that
+    (ALL_KILLED + "UPDATE trace_file SET end_ts = %s + 100000000, end_reason = 'exit' WHERE rank = 3; INSERT INTO fact SELECT last_id, 1, 'end', 'exit_code', '3' FROM trace_file WHERE rank = 3;"
+     % MOMENT + FAILS % (0, OTHERS), [(3, "ended", 1, 7)], "rank 3 had ended at TIME (exit with code 3), and the call failed in 7 of 8 at TIME"),
+    # the same where nobody was told, or that was not recorded
+    (ALL_KILLED + AT_LAST.replace("<> 3", "= 0") + FAILS.replace("200000000", "3850000000") % (0, "2, 4"), [(3, "never came", 1, 7)], "rank 3 never came, 7 of 8 wait"),
+])
+def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script, hangs, said):
+    again = "DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM hang; INSERT INTO hang SELECT * FROM hangs_made;"
+    signal = "UPDATE trace_file SET signal = 9 WHERE rank IS NOT NULL;"
+    db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, script + signal + again)
+    assert sql(db, "SELECT rank, state, cause, waiting FROM hangs") == hangs
+    answer, tables = ask(build, run, "hang", db, code=int(not hangs))
+    assert said in re.sub(r"\d\d:\d\d:\d\d\.\d{3}", "TIME", answer), answer
+
+
+def test_died_and_last(build, run, simulated_job):
+    db = simulated_job("--kill", "6:6") / "out.db"
+    answer, tables = ask(build, run, "died", db)
+    # Who, on which machine, when, of what, and where in the program.
+    assert re.match(r"rank 6 \(process \d+\) on node\d+ at \S+ \S+: killed by signal 9 \(SIGKILL\), in .+ \(.+\.py:\d+\)", answer), answer
+    assert [r["rank"] for r in tables[0]][0] == 6 and {r["kind"] for r in tables[0][1:]} == {"exception"}
+    answer, tables = ask(build, run, "last", db)
+    assert "the last moment recorded" in answer and len(tables[0]) == 8 and tables[0][0]["rank"] == 6
+
+
+def test_where_an_exception_was_raised(build, run, tmp_path):
+    program = tmp_path / "fails.py"
+    program.write_text("def fails(x):\n    return 1 // x\ndef main():\n    fails(0)\n" + HOOKED + "wait_for_agent()\nmain()\n")
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, program], check=1)
+    answer, _ = ask(build, run, "died", tmp_path / "t.zst")
+    assert "exception ZeroDivisionError: " in answer and answer.endswith(', File "%s", line 2, in fails' % program), answer
+
+
+WAIT = """ # until the agent has taken its signals
+import os, signal, subprocess, sys, time
+while not any(int(line.split()[1], 16) >> 14 & 1 for line in open("/proc/self/status") if line.startswith("SigCgt")):
+    time.sleep(0.01)
+"""
+LAUNCHER = WAIT + """
+import ctypes
+def hooked(): # sys.excepthook calls the agent (agent/trigger/trigger_exception.c)
+    method = ctypes.c_void_p.from_address(ctypes.c_void_p.from_address(id(sys.__excepthook__) + 16).value + 8).value
+    agent = [[int(x, 16) for x in line.split()[0].split("-")] for line in open("/proc/self/maps") if line.rstrip().endswith("libprobing-agent.so")]
+    return any(low <= method < high for low, high in agent)
+while not hooked():
+    time.sleep(0.01)
+class SignalException(Exception): pass
+ranks = [subprocess.Popen([sys.executable, "-c", RANK], stdout=subprocess.PIPE, env=dict(os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="2",
+                          TORCHELASTIC_RUN_ID="x")) for r in range(2)]
+def end(number, frame):
+    for rank in ranks:
+        rank.terminate()
+        rank.wait()
+    raise SignalException("Process %d got signal: %d" % (os.getpid(), number))
+for rank in ranks:
+    assert rank.stdout.readline() == b"ready\\n"
+signal.signal(signal.SIGTERM, end)
+CAUSE
+"""
+RANK = WAIT + """
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("cause, said", [
+    ("os.kill(os.getpid(), signal.SIGTERM)", r"the launcher \(process {pid}\) on .*: exception SignalException: Process {pid} got signal: 15"),
+    # what it raises for another reason comes when it comes
+    ("try: end(15, None)\nexcept SignalException: raise ValueError('x')", r"rank [01] \(process \d+\) on .*: term SIGTERM sent by pid {pid}"),
+])
+def test_a_launcher_that_is_told_to_end(build, run, sql, tmp_path, cause, said):
+    """As torchrun does: SIGTERM is an exception of it, once it has ended its ranks for that. Their times come first, and it is the cause."""
+    program = tmp_path / "launcher.py"
+    program.write_text("RANK = %r\n" % RANK + LAUNCHER.replace("CAUSE", cause))
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, program], check=1)
+    run([build.tool("probing-convert"), "-q", tmp_path / "t.zst", tmp_path / "t.db"])
+    (pid,), = sql(tmp_path / "t.db", "SELECT pid FROM trace WHERE rank IS NULL")
+    answer, tables = ask(build, run, "died", tmp_path / "t.db")
+    assert re.match(said.format(pid=pid), answer), (answer, tables)
+    assert [r["rank"] for r in tables[0]] == ([None, 0, 1] if "kill" in cause else [0, 1, None]), tables
+
+
+@pytest.mark.parametrize("before, signal, told, first", [
+    (0.1, 15, "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # with its parent, by a signal to their group
+    (0.1, "NULL", "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # its parent did not live to hear of it
+    (5, 15, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # long before: by itself
+    (0.1, 15, "rank = 4", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # its parent was not told
+    (0.1, 9, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 9"),  # of something else
+])
+def test_a_loader_that_is_told_to_end_with_its_rank(build, run, simulated_job, tmp_path, before, signal, told, first):
+    """What a process recorded last lies before the SIGTERM that ended it, and so before that of its parent: the parent comes first."""
+    healthy = simulated_job("--seed", 1) / "out.db"
+    at = "(SELECT min(end_ts) FROM trace_file WHERE rank IS NOT NULL)"
+    script = ("CREATE TEMP TABLE at AS SELECT %s AS ts;" % at + CHILD % 3 + "UPDATE trace_file SET role = 'dataloader', end_reason = 'killed', signal = %s, end_ts = "
+              "(SELECT ts FROM at) - %d WHERE id = 99;" % (signal, before * 1e9)
+              + "INSERT INTO trigger_event SELECT f.last_id - 1, (SELECT ts FROM at), 'term', f.pid, NULL, NULL, 'SIGTERM sent by pid 1', NULL FROM trace_file f"
+              " WHERE f.id <> 99 AND f.%s;" % told)
+    answer, tables = ask(build, run, "died", edited(healthy, tmp_path, script))
+    assert re.match(first, answer + ","), (answer, tables)
+    assert [r["kind"] for r in tables[0]] == (["term", "killed"] if "term" in first else ["killed", "term"]), tables
+
+
+WHY = "killed together with its recorder, or its machine went down, or it still ran when the file was copied"
+
+
+def test_died_with_its_recorder(build, run, tmp_path):
+    """Nobody was left to say how it ended. While it runs nobody has died; a copy of its trace has no end, and says how far it goes; with its live file it is completed."""
+    trace, copy = tmp_path / "t.zst", tmp_path / "copy.zst"
+    program = "def turns():\n    while True:\n        sum(range(1000))\nprint('on', flush=True)\nturns()\n"
+    recorder = subprocess.Popen([build.tool("probing-record"), "-q", "-o", trace, sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        assert recorder.stdout.readline() == b"on\n"
+        wait_until(lambda: trace.exists() and "turns" in run([build.tool("probing"), "query", "--csv", trace, "SELECT func FROM hot_functions"], check=None).stdout, 60)
+        copy.write_bytes(trace.read_bytes())
+        assert "nobody died" in ask(build, run, "died", copy, code=1)[0]
+    finally:
+        kill_group(recorder)
+    wait_until(lambda: "still runs" not in run([build.tool("probing"), "ask", "last", copy]).stdout, 60)
+    copy.write_bytes(trace.read_bytes())
+    run([build.tool("probing-convert"), "-q", copy, tmp_path / "copy.db"], check=None)
+    for of in (copy, tmp_path / "copy.db"):
+        answer, tables = ask(build, run, "died", of)
+        assert re.fullmatch(r"the recording of process \d+ on \S+ stops at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}, in turns \(<string>:\d\), and has no end: " + WHY, answer), answer
+        (row,), = [t for t in tables if t]
+        assert row["stops"] in answer and str(row["pid"]) in answer and row["file"].endswith("copy.zst")
+    run([build.tool("probing-convert"), "-q", trace, tmp_path / "t.db"])
+    assert re.match(r"process \d+ on .*: killed by signal 9 \(SIGKILL\), in turns", ask(build, run, "died", tmp_path / "t.db")[0])
+
+
+def test_recordings_without_an_end(build, run, simulated_job, tmp_path, sql):
+    """Of several the first to stop is named; where somebody is known to have died they are told of besides; one that goes on in another trace has an end."""
+    db, stops = simulated_job("--seed", 1) / "out.db", "UPDATE trace_file SET end_reason = NULL, complete = 0, end_ts = end_ts - iif(rank = 2, 2000000000, 1000000000) WHERE rank IN (2, 5);"
+    answer, tables = ask(build, run, "died", edited(db, tmp_path, stops))
+    assert re.match(r"2 recordings have no end; that of rank 2 \(process \d+\) on node\d+ is the first to stop, at \S+ \S+, in .+ \(.+\): " + WHY, answer), answer
+    assert [[r["rank"] for r in t] for t in tables if t] == [[2, 5]]
+    again = stops + CHILD % 5 + "UPDATE trace_file SET (pid, boot_id, process_ts, end_reason, start_ts) = (SELECT pid, boot_id, process_ts, 'exit', end_ts FROM trace_file WHERE rank = 5 AND id < 99) WHERE id = 99;"
+    answer, tables = ask(build, run, "died", edited(db, tmp_path, again))
+    assert answer.startswith("the recording of rank 2 ") and [[r["rank"] for r in t] for t in tables if t] == [[2]], (answer, tables)
+    killed = simulated_job("--kill", "6:6") / "out.db"
+    answer, tables = ask(build, run, "died", edited(killed, tmp_path, stops.replace("IN (2, 5)", "= 2") + "DELETE FROM trigger_event WHERE id >> 40 = (SELECT id FROM trace_file WHERE rank = 2);"))
+    assert re.match(r"rank 6 .*: killed by signal 9 .*; the recording of rank 2 \(process \d+\) on node\d+ has no end, and stops before that, at ", answer), answer
+    assert tables[-1][0]["rank"] == 2 and tables[0][0]["rank"] == 6
+
+
+def test_one_that_left(build, run, simulated_job, tmp_path, sql):
+    """A rank that ends by itself while others wait for it died first: nobody could record more of it than its end."""
+    db = simulated_job("--kill", "6:6") / "out.db"
+    was, = sql(db, "SELECT end_reason FROM trace WHERE rank = 6")[0]
+    assert was == "killed"
+    answer, tables = ask(build, run, "died", edited(db, tmp_path, "UPDATE trace_file SET end_reason = '_exit', signal = NULL WHERE rank = 6"))
+    assert re.match(r"rank 6 \(process \d+\) on node\d+ at .*: os\._exit\(\) while others waited for it, in .+ \(.+\.py:\d+\)$", answer), answer
+    assert len(tables[0]) == 8 and not tables[1]
+    healthy = simulated_job("--seed", 1) / "out.db"
+    answer, _ = ask(build, run, "died", edited(healthy, tmp_path, "UPDATE trace_file SET end_reason = '_exit' WHERE rank = 6"), code=1)
+    assert "nobody died" in answer, answer
+
+
+def test_last_of_the_ranks(build, run, simulated_job, tmp_path, sql):
+    """A launcher that is there for half a minute longer is not what is asked about."""
+    db = edited(simulated_job("--kill", "6:6") / "out.db", tmp_path, "UPDATE trace_file SET rank = NULL, end_ts = end_ts + 30000000000 WHERE rank = 7")
+    at, pid = sql(db, "SELECT max(\"end\"), pid FROM trace WHERE rank IS NOT NULL")[0]
+    answer, tables = ask(build, run, "last", db)
+    assert "(process %d)" % pid in answer and 0.0 in [r["end"] for r in tables[0] if r["pid"] == pid], answer
+    assert {r["rank"] for r in tables[1]} & set(range(7)) and all(-1 <= r["time"] <= 0.001 for r in tables[2])
+
+
+def test_last_of_who_slept(build, run, tmp_path, sql):
+    """A thread that sleeps has one sample for up to a second, and a kill takes the one that has begun: the one before it reaches into the last second."""
+    program, trace, db = tmp_path / "sleeps.py", tmp_path / "t.zst", tmp_path / "t.db"
+    program.write_text("import time\ndef asleep():\n    time.sleep(3)\nasleep()\n")
+    run([build.tool("probing-record"), "-q", "-r", "100Hz", "-o", trace, sys.executable, program], check=0)
+    run([build.tool("probing-convert"), "-q", trace, db], check=0)
+    sample, at, seconds = sql(db, "SELECT sample_id, timestamp, seconds FROM samples WHERE state = 'idle' ORDER BY seconds DESC LIMIT 1")[0]
+    killed = at + seconds / 2 + 1  # its second half lies in the last second
+    db = edited(db, tmp_path, "DELETE FROM sample WHERE id > %d; UPDATE trace_file SET end_ts = end_ts + (SELECT (%.7f - \"end\") * 1e9 FROM trace)" % (sample, killed))
+    answer, tables = ask(build, run, "last", db)
+    threads = [(r["func"], r["lineno"], r["state"], r["seconds"]) for r in tables[1] if r["thread"] == "MainThread"]
+    assert threads == [("asleep", 3, "idle", pytest.approx(seconds / 2, abs=0.001))], (answer, tables, at, seconds)

@@ -1,0 +1,410 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The database of the question before: a live process's next question adds to it what came since, and its answers are those of a whole conversion."""
+import json
+import os
+import re
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+from live_helpers import PROGRAM, cache, kept, target  # noqa: F401
+from test_console import wait_until
+from test_torch import find_torch
+
+
+def test_what_came_since_is_added_to_the_database_of_the_question_before(build, run, target, cache, sql):
+    """The process is asked to write out what it has, and the database goes on: it is the same file, and has nothing twice."""
+    probing = build.tool("probing")
+    ask = lambda text: run([probing, target, "query", "--csv", text]).stdout.split()[1]  # noqa: E731
+    count = int(ask("SELECT sum(count) AS n FROM samples WHERE (SELECT count(*) FROM loss) >= 0"))  # loss: of all that is recorded, so all becomes rows
+    database = kept(cache)
+    inode = os.stat(str(database)).st_ino
+    ids = sql(database, "SELECT id, ts, stack FROM sample")
+    for n in range(3):
+        run([probing, target, "eval", "--timeout", "200", "import sys; sys.path.insert(0, %r); import probing; probing.event('told', n=%d)" % (str(build.share / "python"), n)])
+        assert ask("SELECT group_concat(value, '') AS n FROM event_value v JOIN event e ON e.id = v.event WHERE e.name = 'told'") == "012"[:n + 1]
+        assert os.stat(str(kept(cache))).st_ino == inode
+    wait_until(lambda: int(ask("SELECT sum(count) AS n FROM samples")) > count)
+    assert set(ids) <= set(sql(database, "SELECT id, ts, stack FROM sample"))
+    assert sql(database, "SELECT count(*), count(DISTINCT id) FROM trace_file") == [(1, 1)]
+    assert sql(database, "SELECT sum(samples) FROM stack_total") == sql(database, "SELECT count(*) FROM sample")
+    # Without one it is answered all the same, and one that is none of ours is left alone.
+    assert int(run([probing, target, "query", "--no-cache", "--csv", "SELECT sum(count) AS n FROM samples"]).stdout.split()[1]) > count
+
+
+LEARNS = """
+import time, probing
+def train(loss):
+    probing.step()
+print("ready", flush=True)
+n = 0
+while True:
+    n += 1
+    train(float(n))
+    time.sleep(0.005)
+"""
+
+
+def test_views_that_a_conversion_stores(build, run, spawn, cache, sql, tmp_path):
+    """Of a recording that goes on they are not made anew for each question, which took longer than all else: who asks for them has what is true then."""
+    probing, stored = build.tool("probing"), ("collective", "hang", "straggler", "training_log")
+    (tmp_path / "learns.py").write_text(LEARNS)
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    recorder = spawn([build.tool("probing-record"), "-q", "--exprs", "loss@train", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "learns.py"], ready="ready", env=env)
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    ask = lambda text: [int(n) for n in run([probing, pid, "query", "--csv", text]).stdout.splitlines()[1].split(",")]  # noqa: E731
+    steps = []
+
+    def further():
+        log, variables, _, _, _ = ask("SELECT (SELECT count(*) FROM training_logs), (SELECT count(DISTINCT step) FROM variables WHERE step IS NOT NULL),"
+                                      " (SELECT count(*) FROM collectives), (SELECT count(*) FROM stragglers), (SELECT count(*) FROM hangs)")
+        assert log == variables
+        steps.append(log)
+        kept(cache)
+        return any(0 < step < steps[-1] for step in steps)
+
+    wait_until(further)
+    assert {(name, kind) for name, kind in sql(kept(cache), "SELECT name, type FROM sqlite_master") if name in stored} == {(name, "view") for name in stored}
+
+
+def test_a_question_right_after_another(build, run, target, cache):
+    """Its answer is the database as it is, whoever else asks: nothing is written."""
+    probing = build.tool("probing")
+    query = [probing, target, "query", "--csv", "SELECT sum(count) AS n FROM samples"]
+    run(query)
+    database = kept(cache)
+    asked = time.time() + 3600 # for the test, its answers are from later: no question is so slow that they are old
+    with open(str(database), "rb") as f:
+        before = f.read()
+    os.utime(str(database), (asked, asked))
+    assert run(query).returncode == 0 # from the future: not believed
+    assert kept(cache) == database
+    with open(str(database), "rb") as f:
+        assert f.read() != before
+
+
+def test_many_questions_at_once(build, run, target, cache, sql):
+    probing = build.tool("probing")
+    query = [str(w) for w in (probing, target, "query", "--csv", "SELECT count(*) = count(DISTINCT (id >> 40) || thread || ts) AS a FROM sample WHERE count > 0")]
+    for _ in range(2):
+        all_of_them = [subprocess.Popen(query, stdout=subprocess.PIPE, universal_newlines=True) for _ in range(4)]
+        assert [p.communicate()[0].split() for p in all_of_them] == [["a", "1"]] * 4
+        assert [p.returncode for p in all_of_them] == [0] * 4
+    assert sql(kept(cache), "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_what_another_recording_left_there(build, run, target, cache, sql):
+    """A database that holds a trace that is not there any more is made anew."""
+    probing = build.tool("probing")
+    run([probing, target, "query", "SELECT count(*) FROM trace"])
+    database = kept(cache)
+    with sqlite3.connect(str(database)) as c:
+        c.execute("UPDATE trace_file SET recording = 'another ' || recording")
+    kept(cache)
+    assert run([probing, target, "query", "--csv", "SELECT count(*) AS n FROM trace"]).stdout.split() == ["n", "1"]
+    assert kept(cache) == database and sql(database, "SELECT count(*) FROM trace_file WHERE recording LIKE 'another%'") == [(0,)]
+
+
+def test_what_a_first_question_does_not_need(build, run, target, cache, sql):
+    """Its time goes by: the C library's debug information is not unpacked, no library of the network is loaded. The names python.* are there for who asks."""
+    probing = build.tool("probing")
+    done = run([probing, target, "query", "SELECT count(*) AS n FROM samples"], env=dict(os.environ, LD_DEBUG="files"))
+    assert "libsqlite3" in done.stderr and "libdebuginfod" not in done.stderr and "libcurl" not in done.stderr
+    assert sql(kept(cache), "SELECT count(*) FROM frame r JOIN function f ON f.id = r.function WHERE f.module LIKE '%/libc.so%' AND r.file IS NOT NULL") == [(0,)]
+    for query in ("SELECT count(*) > 0 AS a FROM python.samples", "SELECT count(*) AS a FROM information_schema.schemata WHERE schema_name LIKE 'py%'"):
+        assert run([probing, target, "query", "--csv", query]).stdout.split() == ["a", "1"]
+
+
+def test_a_question_about_no_stack_reads_none(build, run, target, cache, sql):
+    """Nor is any native frame named, which takes longer than all else of a first question; what such a question says is what a conversion has. A column
+    that two views have in common, or a table that is only counted, is about stacks all the same."""
+    def ask(query):
+        for old in cache.glob("*.db"):
+            os.unlink(str(old))
+        said = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout)[0]
+        return said, sql(kept(cache), "SELECT count(*) > 0 FROM stack") == [(1,)], sql(kept(cache), "SELECT count(*) > 0 FROM function")[0][0]
+
+    ask("SELECT count(*) AS n FROM samples")  # is written out
+    os.kill(target, signal.SIGSTOP)  # nothing more comes
+    try:
+        all_of = "SELECT count(*) AS n, sum(count) AS ticks, sum(seconds) AS s, sum(cpu_seconds) AS cpu, count(DISTINCT tid) AS threads, sum(state = 'idle') AS idle%s FROM %s"
+        said, has_stacks, functions = ask(all_of % ("", "samples"))
+        assert said["ticks"] > 50 and (has_stacks, functions) == (False, 0)
+        whole, has_stacks, functions = ask(all_of % (", count(stack_id) > 0 AS stacks", "samples"))
+        assert whole == dict(said, stacks=1) and (has_stacks, functions) == (True, 1)
+        assert ask(all_of % ("", "python.samples"))[:2] == (said, False)
+        assert ask("SELECT sum(samples) AS n FROM threads")[0] == {"n": said["ticks"]}
+        for query in ("samples a JOIN samples b USING (stack_id)", "samples NATURAL JOIN (SELECT DISTINCT stack_id FROM samples)", "stack", "samples, stack LIMIT 1"):
+            n, has_stacks, _ = ask("SELECT count(*) > 0 AS n FROM " + query)
+            assert n == {"n": 1} and has_stacks, query
+    finally:
+        os.kill(target, signal.SIGCONT)
+
+
+def test_of_the_names_python_those_that_are_asked_for_are_made(build, run, target, cache):
+    """Each is planned when it is made, which takes seconds for all of them: more than the question. Those of a text before stay right."""
+    made = "SELECT group_concat(name) AS a FROM pragma_table_list WHERE schema = 'python' AND name NOT LIKE 'sqlite%' /* python.backtrace */"
+    names = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", made]).stdout)[0]["a"].split(",")
+    assert "backtrace" in names and len(names) < 4, names
+    asked = json.loads(run([build.tool("probing"), "-t", target, "query", "--json",
+                            "SELECT (SELECT count(*) FROM python.backtrace) > 0 AS a, (SELECT count(*) FROM python.trace) AS b"]).stdout)
+    assert asked == [{"a": 1, "b": 1}], asked
+
+
+def test_a_first_question_makes_rows_of_what_it_is_about(build, run, target, cache, sql):
+    """The others of a long recording would take seconds. What is said of the trace itself is said of all of it, and what comes since is added;
+    a question that needs all makes all, and from then on all is added to."""
+    def ask(query, count=1):
+        said = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout)
+        assert len(list(cache.glob("*.db"))) == count
+        return said[0]
+
+    of_all = "SELECT lost >= 0 AS a, records > 50 AS b, now() > start + 0.1 AS c FROM trace"
+    # Of nothing that was recorded: no database at all.
+    assert ask("SELECT count(*) AS n FROM python.backtrace WHERE func = 'work'", 0) == {"n": 1}
+    assert ask("SELECT abs(strftime('%s', 'now') - now()) < 100 AS n, (SELECT max(depth) >= 0 FROM python.backtrace) AS a", 0) == {"n": 1, "a": 1}
+    assert ask("SELECT pid > 0 AS n FROM trace") == {"n": 1}
+    none = kept(cache)
+    assert sql(none, "SELECT (SELECT count(*) FROM sample), (SELECT count(*) FROM memory_sample), (SELECT count(*) FROM module)") == [(0, 0, 0)]
+    assert ask("PRAGMA table_info(trace)")["name"] == "id"
+    first = ask("SELECT count(*) AS n, max(rss) > 0 AS a FROM memory_usage", 2)
+    metrics, = set(cache.glob("*.db")) - {none}
+    assert first["a"] == 1 and sql(metrics, "SELECT (SELECT count(*) FROM sample), (SELECT sum(records) > 50 FROM trace_file)") == [(0, 1)]
+    wait_until(lambda: ask("SELECT count(*) AS n FROM python.memory_usage", 2)["n"] > first["n"])  # that one goes on
+    samples = ask("SELECT sum(self) AS n, max(func = 'work') AS a FROM hot_functions", 3)
+    assert samples["n"] > 50 and samples["a"] == 1
+    wait_until(lambda: ask("SELECT sum(self) AS n FROM hot_functions", 3)["n"] > samples["n"])  # what is added up as it comes
+    assert ask("SELECT count(*) AS n FROM threads, loss", 4) and ask(of_all, 4) == {"a": 1, "b": 1, "c": 1}
+    assert ask("SELECT (SELECT sum(count) FROM samples) > 50 AS a, (SELECT count(*) FROM memory_usage) > 0 AS b", 4) == {"a": 1, "b": 1}
+
+
+def test_sums_by_function_of_one_process_and_of_several(build, run, spawn, cache, tmp_path):
+    """Of one trace they are stored once; with a second those of all come, and are added to from then on."""
+    (tmp_path / "beat.py").write_text("import os, subprocess, sys\n"
+                                      "def second():\n    if os.path.exists('go'):\n        os.unlink('go')\n"
+                                      "        subprocess.Popen([sys.executable, __file__])\n"
+                                      + PROGRAM.replace("        beat(1)\n", "        beat(1)\n        second()\n"))
+    spawn([build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "beat.py"], ready="ready")
+    sums = ("SELECT (SELECT count(*) FROM trace) AS traces, (SELECT count(*) FROM (SELECT function, sum(self), sum(total), sum(leaf_ns) FROM function_total"
+            " WHERE trace > 0 GROUP BY 1 EXCEPT SELECT function, self, total, leaf_ns FROM function_total WHERE trace = (SELECT min(trace) FROM function_total)))"
+            " AS differ, (SELECT sum(self) FROM hot_functions) AS n, (SELECT sum(count) FROM samples WHERE func IS NOT NULL) AS of_samples")
+
+    def grown(traces, than):
+        found = []
+
+        def asked():
+            found[:] = json.loads(run([build.tool("probing"), "query", "--json", tmp_path / "t.zst", sums]).stdout)
+            return found[0]["traces"] == traces and (found[0]["n"] or 0) > than
+        wait_until(asked)
+        assert found[0]["differ"] == 0 and found[0]["n"] == found[0]["of_samples"], found
+        return found[0]["n"]
+
+    n = grown(1, grown(1, 20))
+    (tmp_path / "go").write_text("")
+    grown(2, grown(2, grown(2, n)))
+
+
+def test_what_is_kept_of_a_text_is_believed_where_it_is_whole(build, run, target, cache, sql):
+    """Of which records a text asks is found once; a table that is damaged, or others may write, gives no answer."""
+    query = "SELECT (SELECT count(*) > 0 FROM samples) AS samples, (SELECT count(*) > 0 FROM memory_usage) AS memory"
+
+    def asked(expected=[{"samples": 1, "memory": 1}]):
+        for db in cache.glob("*.db"):
+            db.unlink()  # so that it is a first question
+        assert json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout) == expected
+    asked()
+    numbers = cache / "numbers"
+    assert numbers.stat().st_mode & 0o777 == 0o600
+    was = numbers.read_bytes()
+    at = next(i for i in range(0, len(was), 24) if any(was[i:i + 24]))  # its place: the text, the number, the check
+    asked()
+    assert numbers.read_bytes() == was
+    numbers.write_bytes(was[:at + 8] + struct.pack("<Q", 1 << 40) + was[at + 16:])
+    asked()
+    assert numbers.read_bytes() == was  # put right
+    numbers.write_bytes(os.urandom(len(was)))
+    asked()
+    numbers.unlink()
+    numbers.mkdir()
+    asked()
+
+
+def test_views_that_a_question_cannot_be_about(build, run, target, cache, sql):
+    """SQLite parses each view of a database that it opens, which took longer than all else of most answers: only those are there that were asked for.
+    Whatever is asked next, or lists what there is, finds all the same."""
+    probing = build.tool("probing")
+    views = lambda db: {name for name, in sql(db, "SELECT name FROM sqlite_master WHERE type = 'view'")}  # noqa: E731
+    ask = lambda text: run([probing, target, "query", "--csv", text]).stdout.split()  # noqa: E731
+    assert ask("SELECT count(*) AS n FROM trace") == ["n", "1"]
+    database = kept(cache)
+    assert "trace" in views(database) and not views(database) & {"hangs", "stragglers", "torch_trace", "process"}
+    assert ask("SELECT count(*) > 0 AS n FROM \"Process\"") == ["n", "1"]  # of the same records: added to it, and the first stays
+    assert kept(cache) == database and {"trace", "process"} <= views(database)
+    everything = set(run([probing, "query", "--csv", "--no-cache", database.parent.parent / "t.zst",
+                          "SELECT name FROM sqlite_master WHERE type = 'view'"]).stdout.split()) - {"name"}
+    for text in ("SELECT name FROM main.sqlite_master", "SHOW TABLES", "SELECT table_name FROM information_schema.tables", "PRAGMA table_list"):
+        for old in cache.glob("*.db"):
+            os.unlink(str(old))
+        assert everything <= set(re.split("[\\s,]+", run([probing, target, "query", "--csv", text]).stdout)), text
+    for text in ("system.process", "cluster.nodes", "python.memory", "python.'trace'"):
+        for old in cache.glob("*.db"):
+            os.unlink(str(old))
+        assert ask("SELECT count(*) > 0 AS a FROM " + text) == ["a", "1"], text
+
+
+def test_what_the_planner_knows_is_counted_anew_when_there_is_more(build, run, target, cache, sql):
+    """ANALYZE goes through all tables: after a quarter more of the trace, and not with each question (it was, where a question's records have no metrics)."""
+    ask = lambda: run([build.tool("probing"), target, "query", "--csv", "SELECT count(*) AS n FROM hot_functions"])  # noqa: E731
+    stat = lambda: sql(kept(cache), "SELECT stat FROM sqlite_stat1 WHERE tbl = 'function_total'")  # noqa: E731
+    ask()
+    for known, again in (("1" + "0" * 12, False), ("1", True)):
+        with sqlite3.connect(str(kept(cache))) as c:
+            c.execute("UPDATE sqlite_stat1 SET stat = ? WHERE tbl = 'bytes'", [known])
+            c.execute("UPDATE sqlite_stat1 SET stat = '123456 7 1' WHERE tbl = 'function_total'")
+        read, = sql(kept(cache), "SELECT bytes FROM trace_file")
+        wait_until(lambda: ask() and sql(kept(cache), "SELECT bytes FROM trace_file")[0] > read)
+        assert (stat() != [("123456 7 1",)]) == again
+
+
+TRAINS = """
+import time, torch, probing
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)).eval()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def rate(score):
+    with torch.no_grad():
+        for _ in range(5):
+            net(torch.ones(1, 4))
+            probing.event("rated")
+            time.sleep(0.05)
+def train(loss):
+    net(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    probing.event("trained")
+while "__init_subclass__" not in vars(torch.nn.Module): time.sleep(0.01)  # until modules' calls are seen
+rate(1.0)
+net.train()
+for n in range(20):
+    train(float(n))
+    time.sleep(0.01)
+print("done", flush=True)
+time.sleep(600)
+"""
+
+
+def test_steps_and_their_numbers_without_torchs_calls(build, run, spawn, cache, sql, tmp_path):
+    """What has the number of a step, and steps themselves, are those that a conversion of all finds: evaluation before the first has none. A call
+    is no row for that, and what a trace says of itself takes no block of data."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    (tmp_path / "trains.py").write_text(TRAINS)
+    recorder = spawn([build.tool("probing-record"), "--exprs", "loss@train,score@rate", "-o", tmp_path / "t.zst", python, tmp_path / "trains.py"], ready="done",
+                     env=dict(os.environ, PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1", PROBING_TRIGGERS="slow_step:3"))
+    target = subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout.split()[0]
+    # The step that the program ends in becomes slow once. From then on nothing is added to what is asked for.
+    wait_until(lambda: run([build.tool("probing"), "-t", target, "query", "--csv", "--no-cache", "SELECT kind, step FROM triggers"]).stdout.endswith("slow_step,20\n"))
+    for query, calls in (("SELECT name, step FROM events ORDER BY timestamp", 0), ("SELECT step, data FROM training_logs ORDER BY step", 0),
+                         ("SELECT step, source, duration, forward, backward, optimizer, data FROM steps WHERE duration IS NOT NULL ORDER BY timestamp", 0),
+                         ("SELECT step, module, stage, duration FROM torch_trace WHERE module <> '[unknown]' ORDER BY timestamp, module, stage", 1),
+                         ("SELECT name, value FROM information_schema.df_settings", 0), ("SELECT kind, step FROM triggers", 0)):
+        before = set(cache.glob("*.db"))
+        asked, whole = [run([build.tool("probing"), "-t", target, "query", "--csv"] + more + [query]).stdout for more in ([], ["--no-cache"])]
+        assert asked == whole and asked.count("\n") > 1, query
+        made = list(set(cache.glob("*.db")) - before)
+        assert all((sql(db, "SELECT count(*) > 0 FROM torch_call") == [(calls,)]) for db in made) and (made or "training_logs" in query), query
+        if "events" in query:
+            assert asked.split()[1:5] == ["rated,"] * 4 and asked.split()[-1] == "trained,20", asked
+        if "df_settings" in query:
+            assert sql(made[0], "SELECT (SELECT count(*) FROM cpu), (SELECT count(*) FROM torch_step)") == [(0, 0)]
+
+
+ALL_SORTS = """
+import os, sys, threading, time
+import torch, probing, torch.distributed as dist
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1] + "/store", 1), rank=0, world_size=1)
+probing.set_role("trainer", tp=0, pp=(1, 4))
+while "__init_subclass__" not in vars(torch.nn.Module): time.sleep(0.01)  # until modules' calls are seen
+def train(n):
+    with probing.span("a step"):
+        net(torch.ones(4, 8)).sum().backward()
+        dist.all_reduce(net[0].weight.grad)
+        optimizer.step()
+    probing.event("trained", n=n)
+def fail():
+    raise ValueError("of a thread")
+threading.Thread(target=fail).start()
+for n in range(40):
+    train(n)
+    time.sleep(0.01)
+    if n == 20:
+        print("half", flush=True)
+        while not os.path.exists(sys.argv[1] + "/go_on"): time.sleep(0.01)
+open(sys.argv[1] + "/done", "w").close()
+time.sleep(600)
+"""
+
+
+def without_what_differs(name, rows):
+    """Rows in any order, without the numbers of functions, frames and stacks: those are given as they are met, which is in another order where they come in two times.
+    Nor what a process that is asked keeps of those numbers for its next question (trace_read, of no trace)."""
+    rows = [row for row in rows if name != "trace_read" or row["trace"] > 0]
+    numbers = {"frame": ("id", "function", "parts"), "function": ("id",), "stack": ("id", "frame", "leaf", "parts")}
+    anywhere = ("stack_id", "stack", "function", "frame", "part")
+    return sorted(repr({k: v for k, v in sorted(row.items()) if k not in anywhere + numbers.get(name, ())}) for row in rows)
+
+
+def in_file(db, query):
+    c = sqlite3.connect(str(db))
+    c.row_factory = sqlite3.Row
+    rows = [{k: v.hex() if isinstance(v, bytes) else v for k, v in zip(row.keys(), row)} for row in c.execute(query)]  # as --json shows them
+    c.close()
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", [False, True])
+def test_every_name_is_as_a_conversion_has_it(build, run, spawn, cache, sql, tmp_path, alone):
+    """Of all tables and views the rows of a process that is asked are those of its trace, converted at the same time: in the database of a first question that was added
+    to, and (alone) in one for each name, of the records that it needs."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    probing = build.tool("probing")
+    (tmp_path / "all.py").write_text(ALL_SORTS)
+    recorder = spawn([build.tool("probing-record"), "-q", "--exprs", "n@train", "-o", tmp_path / "t.zst", python, tmp_path / "all.py", tmp_path], ready="half",
+                     env=dict(os.environ, PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo"))
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    everything = "SELECT (SELECT count(*) FROM loss), (SELECT count(*) FROM comm), (SELECT count(*) FROM trigger_event WHERE kind = 'exception'), (SELECT count(*) FROM torch_call)"
+    run([probing, pid, "query", everything])
+    (tmp_path / "go_on").touch()
+    wait_until((tmp_path / "done").exists)
+
+    def again():
+        kept(cache)
+        return json.loads(run([probing, pid, "query", "--json", everything + ", (SELECT count(*) FROM variable)"]).stdout)[0]
+    wait_until(lambda: list(again().values())[-1] == 40)
+    os.kill(pid, signal.SIGSTOP)  # nothing more comes
+    kept(cache)
+    try:
+        run([build.tool("probing-convert"), "-q", tmp_path / "t.zst", tmp_path / "whole.db"])
+        names = [name for name, in sql(tmp_path / "whole.db", "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name")]
+        if not alone:
+            run([probing, pid, "query", everything + "".join(', (SELECT count(*) FROM "%s")' % name for name in names)])  # so that all views are there
+        different = []
+        for name in names:
+            for old in cache.glob("*.db") if alone else ():
+                os.unlink(str(old))
+            query = 'SELECT * FROM "%s"' % name
+            asked = json.loads(run([probing, pid, "query", "--json", query]).stdout) if alone else in_file(kept(cache), query)
+            mine, theirs = (without_what_differs(name, rows) for rows in (asked, in_file(tmp_path / "whole.db", query)))
+            if mine != theirs:
+                different.append((name, len(mine), len(theirs), [x for x in mine if x not in theirs][:1], [x for x in theirs if x not in mine][:1]))
+        assert len(names) > 80 and different == []
+    finally:
+        os.kill(pid, signal.SIGKILL)
