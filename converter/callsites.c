@@ -212,6 +212,9 @@ static uint32_t frame_of(struct callsites *cs, uint32_t function, uint64_t line,
 uint32_t callsites_frame(struct callsites *cs, uint32_t function, uint64_t line, const char *file) {
     struct frame_key k;
     int is_new = 0;
+
+    if (cs->no_frames)
+        return function;
     uint32_t id = frame_of(cs, function, line, file, &is_new, &k);
 
     return is_new && cs->rows && put_frame(cs->rows, id, &k, file ? file : "") != 0 ? 0 : id;
@@ -219,7 +222,8 @@ uint32_t callsites_frame(struct callsites *cs, uint32_t function, uint64_t line,
 
 struct callsites_frame callsites_frame_of(const struct callsites *cs, uint32_t frame) {
     if (cs->rows)
-        return (struct callsites_frame){.function = cs->function_of[frame], .file = ""};
+        return (struct callsites_frame){.function = cs->no_frames ? frame : cs->function_of[frame],
+                                        .file = ""};
     const struct frame_key *k = keys_key(&cs->frames, frame, NULL);
 
     return (struct callsites_frame){k->function, k->line,

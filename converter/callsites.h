@@ -26,6 +26,7 @@ enum callsite_type { CALLSITE_PYTHON, CALLSITE_NATIVE };
 struct callsites {
     struct keys functions, frames, files, sites;
     struct queue *rows; /* NULL: names are kept */
+    int no_frames; /* nobody asks for lines: a function is its only frame, with the same number */
     uint32_t nfunctions, nframes;
     /* With rows, instead of the first two above. */
     struct known known_functions, known_frames;

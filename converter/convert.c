@@ -302,6 +302,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
         snprintf(j.store.error, sizeof j.store.error, "no random numbers");
         goto out;
     }
+    j.sites.no_frames = opt->need & VTAB_FUNCTIONS && !(opt->need & VTAB_STACKS);
     sqlite3_progress_handler(j.store.db, STEPS, tick_again, &j);
     j.share = in->n ? 1.0 / (double)in->n : 1;
     j.symbols = symbols_new(opt->debuginfod);

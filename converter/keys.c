@@ -49,9 +49,9 @@ void keys_free(struct keys *t) {
 static size_t slot_of(const struct keys *t, uint32_t hash, const void *key, size_t n) {
     size_t i = hash & (t->nslots - 1);
 
-    for (; t->slots[i]; i = (i + 1) & (t->nslots - 1)) {
-        const struct keys_entry *e = &t->entries[t->slots[i] - 1];
-        if (e->hash == hash && e->len == n && memcmp(e->key, key, n) == 0)
+    for (; t->slots[i].id; i = (i + 1) & (t->nslots - 1)) {
+        const struct keys_entry *e = &t->entries[t->slots[i].id - 1];
+        if (t->slots[i].hash == hash && e->len == n && memcmp(e->key, key, n) == 0)
             break;
     }
     return i;
@@ -59,7 +59,7 @@ static size_t slot_of(const struct keys *t, uint32_t hash, const void *key, size
 
 static int grow(struct keys *t) {
     size_t nslots = t->nslots ? t->nslots * 2 : 16;
-    uint32_t *slots = calloc(nslots, sizeof *slots);
+    struct keys_slot *slots = calloc(nslots, sizeof *slots);
     struct keys_entry *entries = realloc(t->entries, nslots / 4 * 3 * sizeof *entries);
 
     if (entries) {
@@ -70,15 +70,17 @@ static int grow(struct keys *t) {
         free(slots);
         return -1;
     }
+    for (size_t k = 0; k < t->nslots; k++) {
+        size_t i = t->slots[k].hash & (nslots - 1);
+        if (!t->slots[k].id)
+            continue;
+        while (slots[i].id)
+            i = (i + 1) & (nslots - 1);
+        slots[i] = t->slots[k];
+    }
     free(t->slots);
     t->slots = slots;
     t->nslots = nslots;
-    for (uint32_t id = 1; id <= t->n; id++) {
-        size_t i = entries[id - 1].hash & (nslots - 1);
-        while (slots[i])
-            i = (i + 1) & (nslots - 1);
-        slots[i] = id;
-    }
     return 0;
 }
 
@@ -113,19 +115,19 @@ uint32_t keys_put(struct keys *t, const void *key, size_t n, int *is_new) {
     if (t->n == t->cap && grow(t) != 0)
         return 0;
     size_t i = slot_of(t, hash, key, n);
-    if (t->slots[i])
-        return t->slots[i];
+    if (t->slots[i].id)
+        return t->slots[i].id;
     if (!(p = copy(t, key, n)))
         return 0;
-    t->entries[t->n] = (struct keys_entry){.hash = hash, .len = (uint32_t)n, .key = p};
-    t->slots[i] = ++t->n;
+    t->entries[t->n] = (struct keys_entry){.len = (uint32_t)n, .key = p};
+    t->slots[i] = (struct keys_slot){++t->n, hash};
     if (is_new)
         *is_new = 1;
     return t->n;
 }
 
 uint32_t keys_find(const struct keys *t, const void *key, size_t n) {
-    return t->n ? t->slots[slot_of(t, hash_of(key, n), key, n)] : 0;
+    return t->n ? t->slots[slot_of(t, hash_of(key, n), key, n)].id : 0;
 }
 
 const void *keys_key(const struct keys *t, uint32_t id, size_t *n) {

@@ -19,11 +19,13 @@
 #include <stdint.h>
 
 struct keys {
-    uint32_t *slots; /* ids, 0 = free; a power of two of them */
+    struct keys_slot {
+        uint32_t id, hash; /* id 0: free */
+    } * slots;             /* a power of two of them */
     size_t nslots;
     struct keys_entry {
         const void *key;
-        uint32_t hash, len;
+        uint32_t len;
     } * entries; /* entries[id - 1] */
     uint32_t n, cap;
     struct keys_chunk *chunks; /* where the keys lie */

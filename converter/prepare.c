@@ -49,7 +49,7 @@ static void skip_known(struct prepared *p, const struct prepare_plan *plan, stru
 static void want(struct reader *r, uint64_t need) {
     if (need & VTAB_STEPS)
         need |= 1ull << TRACE_torch_calls;
-    if (need & VTAB_STACKS)
+    if (need & (VTAB_STACKS | VTAB_FUNCTIONS))
         need |= 1ull << TRACE_symbol;
     if (need)
         reader_want(r, need);
@@ -98,7 +98,7 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
             return err;
     }
     s->epochs = epochs_new(r);
-    int has_stacks = !plan->need || plan->need & VTAB_STACKS,
+    int has_stacks = !plan->need || plan->need & (VTAB_STACKS | VTAB_FUNCTIONS),
         has_native = has_stacks && !(plan->need & VTAB_PYTHON);
     if (s->epochs && !has_native)
         epochs_without_modules(s->epochs);
@@ -129,10 +129,12 @@ int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t 
                                        .meta = m,
                                        .recorded = &p->recorded,
                                        .trace = p->load.trace,
-                                       .sums = !plan->need || plan->need & VTAB_SUMS,
+                                       .sums =
+                                           !plan->need || plan->need & (VTAB_SUMS | VTAB_FUNCTIONS),
+                                       .functions_only = plan->sites->no_frames,
                                        .no_native = (plan->need & VTAB_PYTHON) != 0,
                                        .no_stacks = plan->need >> TRACE_sample & 1 &&
-                                                    !(plan->need & VTAB_STACKS)};
+                                                    !(plan->need & (VTAB_STACKS | VTAB_FUNCTIONS))};
     if (p->resumed &&
         !resume_fits(&p->was->at, &p->was->rows, p->load.shared.reader, &p->meta, &p->modules,
                      plan->sites) &&

@@ -12,7 +12,8 @@
 #define FRAMES_MAX 65536        /* of one stack; more is damage */
 #define PLACES_MAX (256u << 10) /* distinct (stack, pc) remembered at a time */
 #define SUMS_MAX   (16u << 10)  /* functions whose sums are held at a time */
-#define MISSING    (1u << 31)   /* in place_total: what it refers to is not in the trace */
+#define SEEN_BITS  14
+#define MISSING    (1u << 31) /* in place_total: what it refers to is not in the trace */
 
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,
                               struct stackset *stacks, const struct resolver_options *opt) {
@@ -25,6 +26,10 @@ struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct
     rs->cs = cs;
     rs->stacks = stacks;
     rs->opt = *opt;
+    if (!(rs->seen = calloc(1 << SEEN_BITS, sizeof *rs->seen))) {
+        free(rs);
+        return NULL;
+    }
     return rs;
 }
 
@@ -33,8 +38,9 @@ void resolver_free(struct resolver *rs) {
         return;
     keys_free(&rs->places);
     keys_free(&rs->sites);
-    keys_free(&rs->functions);
     keys_free(&rs->addresses);
+    free(rs->seen);
+    free(rs->sum_of);
     free(rs->place_total);
     free(rs->totals);
     free(rs->frames);
@@ -172,14 +178,20 @@ static int name_address(struct resolver *rs, uint64_t at, uint64_t ts, size_t *n
 static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts, size_t *n) {
     struct address k = {.pc = call && pc ? pc - 1 : pc,
                         .generation = rs->m->nbounds ? modules_generation(rs->m, ts) : 0};
+    struct native_seen *seen = &rs->seen[k.pc * 0x9e3779b97f4a7c15u >> (64 - SEEN_BITS)];
     size_t before = *n;
-    int is_new;
+    int is_new = 0;
 
     if (rs->addresses.n >= RESOLVER_NATIVE) {
         keys_free(&rs->addresses);
+        memset(rs->seen, 0, sizeof *rs->seen << SEEN_BITS);
         rs->nknown = 0;
     }
-    uint32_t id = keys_put(&rs->addresses, &k, sizeof k, &is_new);
+    uint32_t id = seen->pc == k.pc && seen->generation == k.generation ? seen->id : 0;
+    if (!id) {
+        id = keys_put(&rs->addresses, &k, sizeof k, &is_new);
+        *seen = (struct native_seen){k.pc, k.generation, id};
+    }
     if (!id || resolver_reserve(&rs->at, &rs->at_cap, id, sizeof *rs->at) != 0)
         return -1;
     struct native_at *a = &rs->at[id - 1];
@@ -192,6 +204,10 @@ static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts
         *a = (struct native_at){(uint32_t)rs->nknown, (uint32_t)(*n - before)};
         memcpy(rs->known + rs->nknown, rs->nat + before, a->n * sizeof *rs->nat);
         rs->nknown += a->n;
+        return 0;
+    }
+    if (a->n == 1 && *n < rs->capacity) { /* nearly always */
+        rs->nat[(*n)++] = rs->known[a->first];
         return 0;
     }
     if (make_space(rs, *n + a->n) != 0)
@@ -255,9 +271,18 @@ static size_t resolve(struct resolver *rs, const struct dict *d, const struct di
 /* The total of the stack of n frames in rs->out. 0: no memory. */
 static uint32_t total_of(struct resolver *rs, size_t n) {
     uint32_t leaf = 0, site = 0;
+    const void *key = &site;
+    size_t size = sizeof site;
     int is_new;
 
-    if (rs->stacks) {
+    if (rs->opt.functions_only) {
+        if (n && stackset_mark(rs->stacks, rs->out, n, &leaf) != 0)
+            return 0;
+        if (n) {
+            key = rs->out;
+            size = n * sizeof *rs->out;
+        }
+    } else if (rs->stacks) {
         if (n && !(site = stackset_put(rs->stacks, rs->out, n, &leaf)))
             return 0;
     } else {
@@ -265,7 +290,7 @@ static uint32_t total_of(struct resolver *rs, size_t n) {
             if (!(site = callsites_push(rs->cs, site, rs->out[i - 1])))
                 return 0;
     }
-    uint32_t id = keys_put(&rs->sites, &site, sizeof site, &is_new);
+    uint32_t id = keys_put(&rs->sites, key, size, &is_new);
     if (!id || !is_new)
         return id;
     if (resolver_reserve(&rs->totals, &rs->totals_cap, id, sizeof *rs->totals) != 0 ||
@@ -276,7 +301,8 @@ static uint32_t total_of(struct resolver *rs, size_t n) {
     if (n && rs->stacks)
         memcpy(rs->frames + rs->nframes, rs->out, n * sizeof *rs->frames);
     rs->nframes += rs->stacks ? n : 0;
-    if (site > rs->newest) { /* if it is too much, the next one is not resolved */
+    if (rs->opt.functions_only ||
+        site > rs->newest) { /* if it is too much, the next one is not resolved */
         rs->newest = site;
         rs->spent = !reader_allow(rs->opt.reader, n);
     }
@@ -342,14 +368,19 @@ const uint32_t *resolver_frames(const struct resolver *rs, const struct resolver
 }
 
 static struct resolver_function *sums_of(struct resolver *rs, uint32_t function) {
-    int is_new;
-    uint32_t id = keys_put(&rs->functions, &function, sizeof function, &is_new);
+    size_t was = rs->sum_of_cap;
 
-    if (!id || resolver_reserve(&rs->sums, &rs->sums_cap, id, sizeof *rs->sums) != 0)
+    if (resolver_reserve(&rs->sum_of, &rs->sum_of_cap, function + 1, sizeof *rs->sum_of) != 0)
         return NULL;
-    if (is_new)
-        rs->sums[id - 1] = (struct resolver_function){.function = function};
-    return &rs->sums[id - 1];
+    if (rs->sum_of_cap > was)
+        memset(rs->sum_of + was, 0, (rs->sum_of_cap - was) * sizeof *rs->sum_of);
+    if (!rs->sum_of[function]) {
+        if (resolver_reserve(&rs->sums, &rs->sums_cap, rs->nsums + 1, sizeof *rs->sums) != 0)
+            return NULL;
+        rs->sums[rs->nsums] = (struct resolver_function){.function = function};
+        rs->sum_of[function] = (uint32_t)++rs->nsums;
+    }
+    return &rs->sums[rs->sum_of[function] - 1];
 }
 
 static int add_functions(struct resolver *rs, const struct resolver_total *t) {
@@ -383,15 +414,16 @@ static int add_functions(struct resolver *rs, const struct resolver_total *t) {
 static int hand_on_sums(struct resolver *rs) {
     int err = 0;
 
-    for (uint32_t i = 0; !err && i < rs->functions.n; i++) {
+    for (size_t i = 0; !err && i < rs->nsums; i++) {
         const struct resolver_function *f = &rs->sums[i];
+        rs->sum_of[f->function] = 0;
         const int64_t v[QUEUE_VALUES] = {
             rs->opt.trace, f->function, f->self,           f->self_ns,  f->running,
             f->running_ns, f->cpu_us,   f->total,          f->total_ns, f->total_running_ns,
             f->leaf,       f->leaf_ns,  f->leaf_running_ns};
         err = queue_put(rs->stacks->rows, QUEUE_SUMS, v, QUEUE_VALUES);
     }
-    keys_free(&rs->functions);
+    rs->nsums = 0;
     return err;
 }
 
@@ -405,10 +437,11 @@ static int flush(struct resolver *rs) {
                        (int64_t)t->samples, (int64_t)t->count,
                        (int64_t)t->running, (int64_t)t->cpu_us,
                        (int64_t)t->ns,      (int64_t)t->running_ns};
-        err = queue_put(rs->stacks->rows, QUEUE_TOTAL, v, sizeof v / sizeof *v);
+        if (!rs->opt.functions_only)
+            err = queue_put(rs->stacks->rows, QUEUE_TOTAL, v, sizeof v / sizeof *v);
         if (!err)
             err = add_functions(rs, t);
-        if (!err && rs->functions.n >= SUMS_MAX)
+        if (!err && rs->nsums >= SUMS_MAX)
             err = hand_on_sums(rs);
     }
     keys_free(&rs->sites);

@@ -35,6 +35,7 @@ struct resolver_options {
     uint32_t trace;                  /* its id, in the sums */
     int sums;                        /* somebody will ask for them */
     int no_native; /* native frames are left out; a stack of nothing else has one, "[native]" */
+    int functions_only; /* nobody asks for stacks, only for what they add up to by function: they get no numbers */
     int no_stacks; /* nobody asks for them: all samples have one without frames */
 };
 

@@ -36,19 +36,24 @@ struct resolver {
     struct keys places; /* struct place -> place_total[id - 1] */
     uint32_t *place_total;
     size_t places_cap;
-    struct keys sites; /* stack -> totals[id - 1] */
+    struct keys sites; /* stack, functions_only: its functions -> totals[id - 1] */
     uint32_t newest;   /* the highest number of a stack so far */
     struct resolver_total *totals;
     size_t totals_cap;
     uint32_t *frames; /* of the totals */
     size_t nframes, frames_cap;
-    struct keys functions; /* function -> sums[id - 1] */
+    uint32_t *sum_of; /* by function: sums[n - 1], 0: none */
+    size_t sum_of_cap;
     struct resolver_function *sums;
-    size_t sums_cap;
+    size_t nsums, sums_cap;
     /* frames of the dictionary of one epoch by their ids there, 0: not named yet */
     uint32_t *named, named_epoch;
     size_t named_cap;
     struct keys addresses; /* struct address -> at[id - 1] */
+    struct native_seen { /* some of them, by a few bits: nearly all are asked for again and again */
+        uint64_t pc;
+        uint32_t generation, id; /* id 0: none */
+    } * seen;
     struct native_at {
         uint32_t first, n; /* in known */
     } * at;

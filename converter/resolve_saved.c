@@ -57,7 +57,8 @@ int resolver_restore(struct resolver *rs, const void *saved, size_t n) {
         for (uint32_t i = 0; i < s.n; i++, p += sizeof(struct saved_frame)) {
             struct saved_frame f;
             memcpy(&f, p, sizeof f);
-            int known = f.frame && f.frame <= rs->cs->nframes;
+            int known =
+                f.frame && f.frame <= (rs->cs->no_frames ? rs->cs->nfunctions : rs->cs->nframes);
             rs->known[rs->nknown++] =
                 (struct merge_native){known ? f.frame : 1, f.eval != 0, (enum merge_owner)f.owner};
         }

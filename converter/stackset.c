@@ -68,8 +68,7 @@ static uint32_t part(struct stackset *s, const uint32_t *frames, size_t n) {
     return d.id;
 }
 
-/* Marks the frames whose function is further inside again. 0 or -ENOMEM. */
-static int mark(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf) {
+int stackset_mark(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf) {
     if (s->seen_cap <= s->cs->nfunctions) {
         size_t cap = (size_t)s->cs->nfunctions / 8 * 9 + 1024;
         uint32_t *p = realloc(s->seen, cap * sizeof *p);
@@ -126,7 +125,7 @@ static uint32_t put_new(struct stackset *s, const uint32_t *frames, size_t n, ui
 uint32_t stackset_put(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf) {
     struct digest d = digest(s->seed, frames, n), *at = known_at(&s->stacks, &d);
 
-    if (!at || mark(s, frames, n, leaf) != 0)
+    if (!at || stackset_mark(s, frames, n, leaf) != 0)
         return 0;
     if (!at->id) {
         queue_lock(s->rows);

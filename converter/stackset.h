@@ -38,6 +38,8 @@ struct stackset {
 /* 0 or -EIO: no random numbers. cs, and the queue that rows of tables `stack` and `part` go to, are borrowed. */
 int stackset_init(struct stackset *s, const struct callsites *cs, struct queue *rows);
 void stackset_free(struct stackset *s);
+/* Its frames are marked as stackset_put() does, and it gets no number. 0 or -ENOMEM. */
+int stackset_mark(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf);
 /* The number of a stack: frame ids, innermost first, n > 0; those with STACKSET_AGAIN to be ignored in sums by function are marked in place.
  * *leaf: depth of its innermost Python frame, or n. 0: no memory. */
 uint32_t stackset_put(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf);

@@ -46,6 +46,7 @@ struct symbols_file {
     struct symbols_sym *read; /* by libdwfl */
     char *names;
     struct symbols_kept known; /* these, or what was kept of it before */
+    const char **readable;     /* their names as people read them, as far as they were asked for */
     struct eh_table eh;        /* where nameless functions begin */
     struct keys asked;         /* address -> answers[id - 1] */
     struct symbol *answers;
@@ -108,6 +109,7 @@ void symbols_free(struct symbols *s) {
             free(f->inlined[k]);
         free(f->inlined);
         symbols_kept_close(&f->known);
+        free(f->readable);
         symbols_elf_close(&f->elf);
         eh_table_free(&f->eh);
         free(f);
@@ -371,6 +373,19 @@ static const char *readable(struct symbols *s, const char *name) {
     return kept ? kept : name;
 }
 
+/* The same of a symbol, which often has several addresses in a trace. */
+static const char *readable_of(struct symbols_file *f, const struct symbols_sym *sym) {
+    if (!f->readable)
+        f->readable = calloc(f->known.nsyms, sizeof *f->readable);
+    const char **at = f->readable ? &f->readable[sym - f->known.syms] : NULL;
+    if (at && *at)
+        return *at;
+    const char *name = readable(f->owner, name_of(f, sym));
+    if (at)
+        *at = name;
+    return name;
+}
+
 /* An array of n symbols that lives as long as the file. */
 static struct symbol *new_symbols(struct symbols_file *f, size_t n) {
     if (f->ninlined == f->inlined_cap) {
@@ -422,7 +437,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     if (sym) {
         out->named = 1;
         out->eval = symbol_is_eval(name_of(f, sym));
-        out->name = readable(f->owner, name_of(f, sym));
+        out->name = readable_of(f, sym);
         if (f->known.has_lines && f->mod)
             put_source(f, addr, out);
         return 0;

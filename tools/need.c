@@ -16,6 +16,7 @@
 #define BIT(type)   (1ull << TRACE_##type)
 #define TICKS       BIT(sample) /* which thread did when whatever it did */
 #define SAMPLES     (TICKS | VTAB_STACKS)
+#define FUNCTIONS   (TICKS | VTAB_FUNCTIONS) /* and their sums, without what they are called from */
 #define SUMS        (SAMPLES | VTAB_SUMS)
 #define METRICS     (BIT(cpu) | BIT(memory) | BIT(io) | BIT(network) | BIT(gpu)) /* each second */
 #define TORCH       (VTAB_STEPS | BIT(torch_cuda) | BIT(torch_memory))
@@ -38,9 +39,9 @@ static const struct {
     {"stack", NULL, SAMPLES},
     {"part", NULL, SAMPLES},
     {"frame", NULL, SAMPLES},
-    {"function", NULL, SAMPLES},
+    {"function", NULL, FUNCTIONS},
     {"stack_total", NULL, SUMS},
-    {"function_total", NULL, SUMS},
+    {"function_total", NULL, FUNCTIONS},
     {"memory_sample", NULL, METRICS},
     {"cpu", NULL, METRICS},
     {"io", NULL, METRICS},

@@ -145,6 +145,28 @@ def test_a_question_about_no_stack_reads_none(build, run, target, cache, sql):
         os.kill(target, signal.SIGCONT)
 
 
+def test_sums_by_function_take_no_stack(build, run, target, cache, sql, tmp_path):
+    """Which function took how long is answered without a row of a stack or a line, and as a conversion of all has it; also when it was added to."""
+    def ask(of, query, *more):
+        return json.loads(run([build.tool("probing"), "query", "--json", *more, of, query]).stdout)
+
+    for query in ("SELECT * FROM hot_functions", "SELECT f.type, f.name, f.file, f.firstline, f.module, s.* FROM function_total s JOIN function f ON f.id = s.function"):
+        for old in cache.glob("*.db"):
+            old.unlink()
+        for _ in range(3):
+            seen = sum(row["self"] for row in ask(target, query))
+            wait_until(lambda: kept(cache) and sum(row["self"] for row in ask(target, query)) > seen)
+            os.kill(target, signal.SIGSTOP)  # nothing more comes
+            try:
+                kept(cache)
+                live, whole = [without_what_differs("function", rows) for rows in (ask(target, query), ask(tmp_path / "t.zst", query, "--no-cache"))]
+            finally:
+                os.kill(target, signal.SIGCONT)
+            assert live == whole and any("'work'" in row for row in live)
+        assert sql(kept(cache), "SELECT (SELECT count(*) FROM stack), (SELECT count(*) FROM part), (SELECT count(*) FROM frame), (SELECT count(*) FROM stack_total),"
+                                " (SELECT count(*) FROM function_total) > 0") == [(0, 0, 0, 0, 1)]
+
+
 def test_of_the_names_python_those_that_are_asked_for_are_made(build, run, target, cache):
     """Each is planned when it is made, which takes seconds for all of them: more than the question. Those of a text before stay right."""
     made = "SELECT group_concat(name) AS a FROM pragma_table_list WHERE schema = 'python' AND name NOT LIKE 'sqlite%' /* python.backtrace */"
