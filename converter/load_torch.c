@@ -73,7 +73,7 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
     }
     if (add_up(j, tc, v, end) != 0)
         return SQLITE_NOMEM;
-    if (!has_rows(j->l))
+    if (!has_rows(j->l) || (end && end < j->at.since))
         return torch_rows_leave_out(&j->calls, v->id);
     const struct torch_row row = {
         .id = v->id,
@@ -397,13 +397,6 @@ static uint64_t last_end(const struct job *j, const struct torch_open *tc) {
     return j->at.pass_end > v->ts ? j->at.pass_end : 0;
 }
 
-static int has_any(struct reader *r) {
-    size_t i = 0;
-    while (i < reader_blocks(r) && !(reader_block(r, i)->types >> TRACE_torch_calls & 1))
-        i++;
-    return i < reader_blocks(r);
-}
-
 /* The calls of what is read now, in a thread of its own where they go into a pipe. */
 static int make_calls(void *ctx, struct torch_pipe *pipe) {
     struct job *j = ctx;
@@ -446,6 +439,8 @@ static int load_calls(struct job *j) {
         return rc;
     if (l->shared.first)
         rc = torch_tables_forget(l, &j->at);
+    if (rc == SQLITE_OK && l->shared.types & VTAB_LAST_CALLS && !from)
+        rc = torch_tables_last(l, &j->at);
     return rc == SQLITE_OK ? torch_pipe_run(l, make_calls, j) : rc;
 }
 
@@ -486,7 +481,7 @@ int load_torch(struct load *l) {
     size_t n = 0;
     int again = 0, rc = SQLITE_OK;
 
-    if (!has_any(l->shared.reader))
+    if (!torch_tables_any(l->shared.reader))
         return SQLITE_OK;
     if (l->shared.first)
         rc = torch_tables_kept(l, &was, &n);

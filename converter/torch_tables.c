@@ -8,6 +8,8 @@
 #include "bind.h"
 #include "torch_rows.h"
 
+#define LAST_STEPS 64
+
 static int write_sums(struct load *l, const struct torch_state *t) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(l->db, "INSERT INTO torch_module_total VALUES(?,?,?,?,?,?,?,?,0,0)",
@@ -101,6 +103,34 @@ int torch_tables_forget(struct load *l, const struct torch_state *t) {
             sqlite3_free(sql);
         }
     return rc;
+}
+
+int torch_tables_any(const struct reader *r) {
+    size_t i = 0;
+
+    while (i < reader_blocks(r) && !(reader_block(r, i)->types >> TRACE_torch_calls & 1))
+        i++;
+    return i < reader_blocks(r);
+}
+
+int torch_tables_last(struct load *l, struct torch_state *t) {
+    const struct torch_steps *s = &t->steps;
+    size_t n = s->n > LAST_STEPS ? s->n - LAST_STEPS : 0;
+    int64_t before = -1;
+    char sql[96];
+
+    for (size_t i = 1; i < s->n;
+         i++) /* steps that are not told in their order: which is the last? */
+        n = s->s[i].begin < s->s[i - 1].begin ? 0 : n;
+    for (size_t i = 0; i < n; i++)
+        if (s->s[i].source != TORCH_EVALUATION && (int64_t)s->s[i].number > before)
+            before = (int64_t)s->s[i].number;
+    t->since = n ? s->s[n].begin : 0;
+    snprintf(sql, sizeof sql,
+             n ? "INSERT OR REPLACE INTO torch_read VALUES(-%u, %lld)"
+               : "DELETE FROM torch_read WHERE trace = -%u",
+             l->trace, (long long)before);
+    return sqlite3_exec(l->db, sql, NULL, NULL, NULL);
 }
 
 int torch_tables_keep(struct load *l, const uint8_t *p, size_t n) {

@@ -17,6 +17,11 @@
 
 int torch_tables_kept(struct load *l, uint8_t **p, size_t *n);
 int torch_tables_forget(struct load *l, const struct torch_state *t);
+/* Where VTAB_LAST_CALLS is asked for, and the steps are known: t->since, and in torch_read, for the trace's number less than 0, the highest number of a step that
+ * calls without a row have; none: all have one. What is added later is added whole. */
+int torch_tables_last(struct load *l, struct torch_state *t);
+/* Whether the trace has calls. */
+int torch_tables_any(const struct reader *r);
 int torch_tables_write(struct load *l, const struct torch_state *t);
 /* Those numbers alone, where nothing else of torch's calls is asked for: it reads on until the first step is known. */
 int torch_tables_number(struct load *l);

@@ -32,8 +32,10 @@
 struct sqlite3;
 
 /* Among `types`, what is made of records of data besides their own rows: no such record has these numbers. Of torch's calls: */
-#define VTAB_STEPS   (1ull << 0)                /* the steps */
-#define VTAB_NUMBERS (1ull << TRACE_torch_name) /* which step other records belong to */
+#define VTAB_STEPS (1ull << 0) /* the steps */
+/* of the calls those of the last steps alone (torch_tables.h) */
+#define VTAB_LAST_CALLS (1ull << TRACE_schema)
+#define VTAB_NUMBERS    (1ull << TRACE_torch_name) /* which step other records belong to */
 /* Of samples: their rows, and their sums by stack and by function */
 #define VTAB_ROWS (1ull << TRACE_stack)
 #define VTAB_SUMS (1ull << TRACE_string)

@@ -10,6 +10,7 @@
 #include "../converter/sql_schemas.h"
 #include "../converter/tables.h"
 #include "../converter/vtab.h"
+#include "last_calls.h"
 #include "sql_dialect.h"
 #include "sql_select.h"
 
@@ -226,6 +227,12 @@ uint64_t need_of(const char *sql) {
     if (rc != SQLITE_OK || n.all)
         return 0;
     return n.types || n.other ? n.types | WHAT_IT_IS : NEED_NOTHING;
+}
+
+uint64_t need_of_live(const char *sql) {
+    uint64_t need = need_of(sql);
+
+    return need >> TRACE_torch_calls & 1 && last_calls_most(sql) ? need | VTAB_LAST_CALLS : need;
 }
 
 uint64_t need_of_part(const char *sql) {

@@ -14,6 +14,8 @@
 #include "../traces/records.h"
 
 uint64_t need_of(const char *sql);
+/* Of what a live process records: where the last calls may be enough (last_calls.h) VTAB_LAST_CALLS, too. */
+uint64_t need_of_live(const char *sql);
 #define NEED_NOTHING                                                                               \
     (1ull << 63) /* not even what the trace says of itself: no database is needed */
 

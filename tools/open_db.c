@@ -21,6 +21,7 @@
 #include "attached.h"
 #include "cache.h"
 #include "common.h"
+#include "last_calls.h"
 #include "live_inputs.h"
 #include "live_target.h"
 #include "need.h"
@@ -358,9 +359,9 @@ static int open_nothing(sqlite3 **out) {
     return tool_fail("cannot answer: no memory");
 }
 
-/* `part`, whose SQL is SQLite's by now. */
+/* `part`, whose SQL is SQLite's by now. least: where the last calls may be enough, they are all that a live process's database has. */
 static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
-                     const struct db_part *part) {
+                     const struct db_part *part, int least) {
     static struct cache_name cached;
     struct inputs in = {0};
     int rc;
@@ -388,8 +389,10 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
     int live = is_all && !(flags & DB_NO_CACHE) && cache_live(paths, n, 0, &cached) == 0;
     uint64_t need = 0; /* of a first question, until one is asked that needs all */
     if (live && live_pid() && part->sql && !db_exists(cached.path) &&
-        (need = cache_number(part->sql, need_of)))
+        (need = cache_number(part->sql, need_of_live))) {
+        need &= least || need == NEED_NOTHING ? ~0ull : ~VTAB_LAST_CALLS;
         live = cache_live(paths, n, need, &cached) == 0;
+    }
     if (need == NEED_NOTHING) /* the stack of the process as it is now, say */
         return open_nothing(out);
     if (live && cache_fresh(&cached) &&
@@ -433,7 +436,12 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
     *out = NULL;
     if (part->sql) /* what it says wrong is said when it runs */
         plain.sql = sql_dialect(part->sql, &text, why) == 0 ? text : NULL;
-    int rc = open_part(out, paths, n, flags, &plain);
+    int rc = open_part(out, paths, n, flags, &plain, 1);
+    if (*out && !last_calls_suffice(*out, plain.sql)) {
+        sqlite3_close(*out);
+        *out = NULL;
+        rc = open_part(out, paths, n, flags, &plain, 0);
+    }
     if (*out)
         add_words(*out, plain.sql);
     free(text);

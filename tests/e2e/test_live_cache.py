@@ -344,6 +344,61 @@ def test_steps_and_their_numbers_without_torchs_calls(build, run, spawn, cache, 
             assert sql(made[0], "SELECT (SELECT count(*) FROM cpu), (SELECT count(*) FROM torch_step)") == [(0, 0)]
 
 
+LONG_TRAINING = """
+import os, sys, time, torch
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def train(steps):
+    for n in range(steps):
+        net(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        time.sleep(0.004)
+while "__init_subclass__" not in vars(torch.nn.Module): time.sleep(0.01)  # until modules' calls are seen
+train(300)
+print("half", flush=True)
+while not os.path.exists(sys.argv[1] + "/go_on"): time.sleep(0.01)
+train(40)
+open(sys.argv[1] + "/done", "w").close()
+time.sleep(600)
+"""
+
+
+def test_the_last_calls_are_enough_for_a_question_about_them(build, run, spawn, cache, sql, tmp_path):
+    """Of the calls of a long training those of the last steps become rows, where no other can be in the answer: it is what a conversion of all says. Where it might not
+    be, or the question is not plainly of that form, all do."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    (tmp_path / "long.py").write_text(LONG_TRAINING)
+    recorder = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", python, tmp_path / "long.py", tmp_path], ready="half",
+                     env=dict(os.environ, PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1"))
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    ask = lambda query, *more: run([build.tool("probing"), "query", "--csv"] + list(more) + [pid, query]).stdout  # noqa: E731
+    few = ("SELECT step, module, stage, duration FROM python.torch_trace ORDER BY step DESC, seq LIMIT 10", "select * from torch_trace order by step desc, timestamp asc limit 60;",
+           "SELECT parent, step , thread FROM main.torch_trace -- calls\n ORDER BY step DESC, seq DESC LIMIT 1")
+    whole = ("SELECT step, module FROM torch_trace ORDER BY step DESC, seq LIMIT 1000",  # more than the last steps have
+             "SELECT step, module, duration FROM torch_trace ORDER BY step DESC, seq LIMIT 5 OFFSET 700", "SELECT step, seq FROM torch_trace ORDER BY step, seq LIMIT 5",
+             "SELECT seq AS step, module FROM torch_trace ORDER BY step DESC, module LIMIT 5", "SELECT seq step, module FROM torch_trace ORDER BY step DESC, module LIMIT 5",
+             "SELECT count(*) FROM torch_trace ORDER BY step DESC LIMIT 5", "SELECT DISTINCT module FROM torch_trace ORDER BY step DESC LIMIT 9",
+             "SELECT step, seq FROM torch_trace ORDER BY step DESC NULLS FIRST, seq LIMIT 5", "SELECT step, seq FROM torch_trace WHERE step < 9 ORDER BY step DESC, seq LIMIT 5",
+             "SELECT step, seq FROM torch_trace ORDER BY step DESC, seq", "SELECT max(n) FROM (SELECT count(*) AS n FROM torch_trace GROUP BY step ORDER BY step DESC LIMIT 5)")
+    count = lambda: int(ask("SELECT count(*) AS n FROM steps").split()[1])  # noqa: E731
+    wait_until(lambda: count() > 110, 60)
+    at_first = count()
+    made = lambda: max(n for database in cache.glob("*.db") for n, in sql(database, "SELECT count(*) FROM torch_call WHERE stage < 2"))  # noqa: E731
+    for queries in (few, few, whole):
+        for query in queries:
+            for database in cache.glob("*.db"):
+                os.utime(str(database), (1, 1))
+            assert ask(query) == ask(query, "--no-cache"), query
+            if not (tmp_path / "go_on").exists() and query == few[0]:
+                assert 1 <= made() <= 64 * 6 + 60
+        if queries is few:  # it goes on, and the same database with it
+            (tmp_path / "go_on").touch()
+            wait_until(lambda: (tmp_path / "done").exists() and count() > at_first + 20, 60)
+    assert made() >= (at_first + 20) * 6
+
+
 ALL_SORTS = """
 import os, sys, threading, time
 import torch, probing, torch.distributed as dist
