@@ -316,13 +316,14 @@ static void open_file(struct symbols_file *f) {
     if (!f->found && !f->owner->debuginfod && f->path[0] == '/' &&
         symbols_elf_open(e, f->path, f->build_id, f->len, inlined_is_worth(f->path)) == 0) {
         f->found = 1;
-        f->known = (struct symbols_kept){.syms = e->syms,
-                                         .nsyms = e->nsyms,
-                                         .names = e->names,
-                                         .names_size = e->names_size,
-                                         .names_at = (uint64_t)(e->names - (const char *)e->map),
-                                         .starts = e->starts.start,
-                                         .nstarts = e->starts.n};
+        f->known = (struct symbols_kept){
+            .syms = e->syms,
+            .nsyms = e->nsyms,
+            .names = e->names,
+            .names_size = e->names_size,
+            .names_at = e->stripped ? 0 : (uint64_t)(e->names - (const char *)e->map),
+            .starts = e->starts.start,
+            .nstarts = e->starts.n};
         if (e->nsyms >= SYMBOLS_KEPT_MANY)
             keep_symbols(f);
     } else if (!f->found)

@@ -31,15 +31,14 @@ int symbols_elf_is_beside(const char *path, const char *debuglink) {
     return found;
 }
 
-static int has_debug_file(const char *path, const char *debuglink, const uint8_t *build_id,
-                          size_t len) {
-    char name[256] = "/usr/lib/debug/.build-id/";
-    size_t n = strlen(name);
+/* Where what was stripped from it lies, if it does. */
+static int is_by_build_id(char name[256], const uint8_t *build_id, size_t len) {
+    size_t n = (size_t)snprintf(name, 256, "/usr/lib/debug/.build-id/");
 
     for (size_t i = 0; i < len && i < 64; i++)
-        n += (size_t)snprintf(name + n, sizeof name - n, "%02x%s", build_id[i], i ? "" : "/");
-    snprintf(name + n, sizeof name - n, ".debug");
-    return (len > 0 && access(name, F_OK) == 0) || symbols_elf_is_beside(path, debuglink);
+        n += (size_t)snprintf(name + n, 256 - n, "%02x%s", build_id[i], i ? "" : "/");
+    snprintf(name + n, 256 - n, ".debug");
+    return len > 0 && access(name, F_OK) == 0;
 }
 
 /* ---- the file ---- */
@@ -261,31 +260,59 @@ static int read_table(struct symbols_elf *e, const struct image *m) {
 
 /* ---- */
 
+/* 0 or -errno. */
+static int map_file(const char *path, void **map, size_t *size) {
+    int fd = plain_file_open(path);
+    struct stat st = {0};
+
+    if (fd < 0)
+        return -ENOENT;
+    *map = fstat(fd, &st) == 0 && st.st_size >= (off_t)sizeof(Elf64_Ehdr)
+               ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)
+               : MAP_FAILED;
+    close(fd);
+    if (*map == MAP_FAILED) {
+        *map = NULL;
+        return -ENOTSUP;
+    }
+    *size = (size_t)st.st_size;
+    return 0;
+}
+
+/* The table that was stripped from it, in a file of its own. */
+static int read_stripped(struct symbols_elf *e, const char *path) {
+    int err = map_file(path, &e->stripped, &e->stripped_size);
+    struct image m = {.bytes = e->stripped, .size = e->stripped_size};
+    const Elf64_Ehdr *head = err ? NULL : head_of(&m);
+
+    if (!err)
+        err = head ? take_sections(&m, head) : -ENOTSUP;
+    return err ? err : m.is_own ? read_table(e, &m) : -ENOTSUP;
+}
+
 int symbols_elf_open(struct symbols_elf *e, const char *path, const uint8_t *build_id, size_t len,
                      int has_lines) {
-    int fd = plain_file_open(path), err = fd < 0 ? -ENOENT : 0;
-    struct stat st;
+    char other[256];
 
     *e = (struct symbols_elf){0};
-    if (!err && (fstat(fd, &st) != 0 || st.st_size < (off_t)sizeof(Elf64_Ehdr)))
-        err = -ENOTSUP;
-    void *map = err ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (fd >= 0)
-        close(fd);
-    if (map == MAP_FAILED)
-        return err ? err : -ENOTSUP;
-    e->map = map;
-    e->size = (size_t)st.st_size;
-    struct image m = {.bytes = map, .size = e->size};
-    const Elf64_Ehdr *head = head_of(&m);
-    err = head ? take_segments(&m, head, build_id, len, &e->starts) : -ENOTSUP;
+    int err = map_file(path, &e->map, &e->size);
+    struct image m = {.bytes = e->map, .size = e->size};
+    const Elf64_Ehdr *head = err ? NULL : head_of(&m);
+    if (!err)
+        err = head ? take_segments(&m, head, build_id, len, &e->starts) : -ENOTSUP;
     if (!err)
         err = take_sections(&m, head);
-    if (!err && ((has_lines && m.has_debug) || (!m.is_own && m.has_packed) ||
-                 ((has_lines || !m.is_own) && has_debug_file(path, m.debuglink, build_id, len))))
+    int is_stripped = !err && is_by_build_id(other, build_id, len);
+    if (!err && has_lines &&
+        (m.has_debug || is_stripped || symbols_elf_is_beside(path, m.debuglink)))
         err = -ENOTSUP;
-    if (!err)
+    else if (!err && m.is_own)
         err = read_table(e, &m);
+    else if (!err && is_stripped)
+        err = read_stripped(e, other);
+    else if (!err)
+        err =
+            m.has_packed || symbols_elf_is_beside(path, m.debuglink) ? -ENOTSUP : read_table(e, &m);
     if (err)
         symbols_elf_close(e);
     return err;
@@ -294,6 +321,8 @@ int symbols_elf_open(struct symbols_elf *e, const char *path, const uint8_t *bui
 void symbols_elf_close(struct symbols_elf *e) {
     if (e->map)
         munmap(e->map, e->size);
+    if (e->stripped)
+        munmap(e->stripped, e->stripped_size);
     free(e->syms);
     eh_table_free(&e->starts);
     *e = (struct symbols_elf){0};

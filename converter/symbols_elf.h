@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * symbols_elf.h - the function symbols of an ELF file out of its own table, without libdw: to load that library and to ask it for all symbols of a
- * file takes ten times as long, for it looks for them elsewhere, too. Most files have nothing elsewhere.
+ * file takes ten times as long. Where they may lie elsewhere, but for a file of debug information with that build-id, or lines are wanted, libdw is asked.
  *
  *     struct symbols_elf e;
  *     err = symbols_elf_open(&e, path, build_id, len, has_lines);     // -errno: ask libdw, which may say that it is none
@@ -17,11 +17,11 @@
 #include "symbols_kept.h"
 
 struct symbols_elf {
-    void *map; /* the file */
-    size_t size;
+    void *map, *stripped; /* the file, and what was stripped from it, where its symbols are there */
+    size_t size, stripped_size;
     struct symbols_sym *syms; /* as in symbols_kept.h */
     size_t nsyms;
-    const char *names; /* in the file */
+    const char *names; /* in the one or the other */
     uint64_t names_size;
     struct eh_table starts;
 };
