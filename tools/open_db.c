@@ -437,7 +437,7 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
     if (part->sql) /* what it says wrong is said when it runs */
         plain.sql = sql_dialect(part->sql, &text, why) == 0 ? text : NULL;
     int rc = open_part(out, paths, n, flags, &plain, 1);
-    if (*out && !last_calls_suffice(*out, plain.sql)) {
+    if (*out && live_pid() && !last_calls_suffice(*out, plain.sql)) {
         sqlite3_close(*out);
         *out = NULL;
         rc = open_part(out, paths, n, flags, &plain, 0);
