@@ -197,7 +197,9 @@ static void *init_subclass(void *cls, void *args, void *kw) {
     CAPI_AUTO void *super = capi_call(py.Super_Type, module_type, cls);
     CAPI_AUTO void *next = super ? py.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
     void *result = next ? py.PyObject_Call(next, args, kw) : NULL;
-    if (result && agent_word.torch)
+    if (result && agent_word.torch && slots_lost())
+        scan(); /* torch.fx has traced a graph and makes a class of it */
+    else if (result && agent_word.torch)
         patch(cls);
     return result;
 }
@@ -307,7 +309,7 @@ int slots_lost(void) {
 }
 
 void slots_again(void) {
-    if (module_type)
+    if (module_type && !step_within()) /* else a part of what is traced would be outermost */
         scan();
 }
 

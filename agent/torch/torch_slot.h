@@ -21,7 +21,7 @@ void slots_remove(void);
 /* Somebody assigned nn.Module.__call__ (torch.fx does while it traces a graph, so torch.compile does): that fills in
  * the slot of every class anew. One load; any thread. */
 int slots_lost(void);
-/* Puts them in place again. GIL held. */
+/* Puts them in place again, but not within a module's call: the next time then. GIL held. */
 void slots_again(void);
 /* How many classes carry our slot. */
 unsigned slots_count(void);

@@ -124,14 +124,12 @@ static void root_ended(struct torch_thread *l) {
     ended(l, known ? TORCH_BY_ROOT : TORCH_BY_PASS, s.backward ? 0 : s.root_end);
 }
 
-static int inside(void);
-
 /* An outermost call where neither an optimizer nor the program counts. */
 static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     if (!s.root || s.others >= FORGOTTEN)
         s.root = n->serial;
     if (n->serial != s.root) {
-        n->within = n->within ? n->within : 1 + inside();
+        n->within = n->within ? n->within : 1 + step_within();
         s.others += n->within == 1; /* else it may be the root's own part */
         if (gradients && s.fresh && s.called == 1 && !s.backward) /* another one is trained */
             root_ended(l);
@@ -268,13 +266,13 @@ void step_seen(void) {
         s.seen = !first_frame(frame, FRAMES, in_call);
 }
 
-static int inside(void) {
+int step_within(void) {
     return first_frame(py.PyEval_GetFrame(), FRAMES, in_call) != NULL;
 }
 
 /* Where all were seen to begin, one that is found is a bound method's: m.__call__(x), which runs by no slot. */
 int step_inside(void) {
-    return !s.seen && inside();
+    return !s.seen && step_within();
 }
 
 /* Its decorator's frame: wrapper(*args, **kwargs), 1.13 to 2.14. */

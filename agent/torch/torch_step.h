@@ -44,6 +44,8 @@ void step_reset(int count_anew);
 void step_seen(void);
 /* 1 when one of these may be in progress on this thread, as its Python frames show: asked until none is. GIL held. */
 int step_inside(void);
+/* 1 when this thread is in a module's call, seen or not. GIL held. */
+int step_within(void);
 
 /*
  * Our one callback of at::RecordFunction, for what the program and PyTorch mark by name (Optimizer.step, the DataLoader's __next__), and for
