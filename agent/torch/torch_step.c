@@ -20,6 +20,7 @@
 
 static struct {
     struct torch_thread *leader;     /* (a) whose thread counts */
+    uint32_t lock;                   /* while the first optimizer's becomes that */
     uint32_t root;                   /* serial of the root module whose calls count, 0 */
     uint32_t others;                 /* calls of other roots since its last one */
     uint32_t unclaimed;              /* its calls since a backward pass, without an optimizer */
@@ -50,6 +51,8 @@ static int leads(struct torch_thread *l) {
         return 1;
     if (leader && __atomic_load_n(&leader->taken, __ATOMIC_RELAXED) &&
         leader->generation == l->generation)
+        return 0;
+    if (l->beside && l->beside <= s.number) /* it has trained beside it, and not for longer */
         return 0;
     return sys_swap(&s.leader, leader, l) == leader; /* nobody yet, or its thread is gone */
 }
@@ -142,13 +145,18 @@ static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     s.called = gradients ? 3 : n->serial == s.idle ? 1 : node_evaluates(n) ? 2 : 3;
 }
 
-/* An optimizer steps in this thread: it counts. */
-static void count_with(struct torch_thread *l) {
-    if (s.optimizer)
-        return;
-    __atomic_store_n(&s.leader, l, __ATOMIC_RELEASE); /* who counted so far had none */
-    count_anew(counted);
-    s.optimizer = 1;
+/* An optimizer steps in this thread. 1: that counts, as the first one's does. */
+static int counts(struct torch_thread *l) {
+    if (!__atomic_load_n(&s.optimizer, __ATOMIC_ACQUIRE)) {
+        sys_lock(&s.lock); /* several may step first */
+        if (!s.optimizer) {
+            __atomic_store_n(&s.leader, l, __ATOMIC_RELEASE); /* who counted so far had none */
+            count_anew(counted);
+            __atomic_store_n(&s.optimizer, 1, __ATOMIC_RELEASE);
+        }
+        sys_unlock(&s.lock);
+    }
+    return leads(l);
 }
 
 /* Optimizer.zero_grad, or evaluation begins. Where no step() is seen (a compiled one), either ends a step if a backward pass went before.
@@ -163,8 +171,7 @@ static void zeroes(struct torch_thread *l) {
     s.passed = 0;
     if (!s.optimizer && n + 1 < UNSEEN)
         return;
-    count_with(l);
-    for (int i = 0; i <= n; i++)
+    for (int i = 0; i <= n && counts(l); i++)
         ended(l, TORCH_BY_OPTIMIZER, s.zeroed[i]);
     s.unseen = 0;
 }
@@ -326,9 +333,12 @@ static void optimizer_done(struct torch_thread *l) {
     struct torch_thread *pass = in_pass(l);
     if (pass) /* by a hook: the step ends with the pass */
         __atomic_store_n(&pass->stepped, 1, __ATOMIC_RELAXED);
-    if (pass || s.manual || (s.optimizer && !leads(l)))
+    if (pass || s.manual)
         return;
-    count_with(l);
+    if (!counts(l)) {
+        l->beside++;
+        return;
+    }
     s.unseen = -1;
     if (!s.grouped || !is_another()) {
         ended(l, TORCH_BY_OPTIMIZER, 0);

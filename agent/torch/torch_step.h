@@ -18,7 +18,8 @@
  * - When an optimizer, the training by hand, or the program steps after all, its first step is number 0. What the root's calls counted before
  *   was evaluation, but that step's own from the first pass with gradients after it on: a policy's ten forwards and one backward pass.
  * - Once the program calls probing.step(), it alone counts.
- * One thread counts: the first with an optimizer, before that the first that does any of this.
+ * One thread counts: the first with an optimizer, before that the first that does any of this. Once it has ended the next one that does, but
+ * one that has trained beside it only when it has made more steps.
  */
 #ifndef PROBING_AGENT_TORCH_STEP_H
 #define PROBING_AGENT_TORCH_STEP_H

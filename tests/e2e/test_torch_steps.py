@@ -222,6 +222,12 @@ for i in range(N):
 for i in range(N):
     opt.zero_grad(); f(x).backward(); opt.step()
 """, [("optimizer", 40, 20, 40, 40)]),
+    "graph_exported": ("""
+torch.export.export(m, (x,))  # torch.fx assigns nn.Module.__call__ meanwhile, which empties all slots
+for i in range(N):
+    a, p, n = m(x), m(x), m(x)
+    opt.zero_grad(); nn.functional.triplet_margin_loss(a, p, n).backward(); opt.step()
+""", [("optimizer", 20, 60, 20, 20)]),
     "policy": ("""
 evaluate(5)
 for i in range(N):
@@ -338,7 +344,7 @@ def test_steps_are_the_optimizers(case, kind, steps, sql):
     python, why = find_torch(kind)
     if not python:
         pytest.skip(why)
-    if ("compiled" in case or "engine" in case) and before_torch2(python):
+    if ("compiled" in case or "exported" in case or "engine" in case) and before_torch2(python):
         pytest.skip("this PyTorch has no torch.compile, and no devices that Python makes")
     script, want = CASES[case]
     if case == "without_optimizer_at_first":
@@ -380,6 +386,46 @@ def test_a_long_evaluation_is_no_hang_and_no_slow_step(steps, sql):
     inside = "SELECT count(*) FROM steps s JOIN steps e ON e.source = 'evaluation' AND s.source = 'optimizer' AND s.timestamp < e.timestamp AND e.%s < s.\"end\""
     assert sql(db, inside % "timestamp") == [(0,)]
     assert sql(db, "SELECT count(*), sum(duration) > 2.5 FROM steps WHERE source = 'evaluation'") == [(50, 1)]
+
+
+THREADS = """
+import threading
+models = [Model() for _ in range(3)]
+first, one_ended = threading.Event(), threading.Event()
+losses = [[] for _ in models]
+def one(k):
+    opt = torch.optim.SGD(models[k].parameters(), 0.001)
+    for i in range(200):
+        opt.zero_grad(); loss = models[k](x).sum(); loss.backward()
+        if not i and k: first.wait()
+        opt.step(); first.set()
+        losses[k].append(loss.item())
+        if k and i == 120: one_ended.wait()  # which leaves them 79 steps
+torch.manual_seed(0)
+for k in models:
+    for p in k.parameters(): nn.init.normal_(p, 0, 0.1)
+threads = [threading.Thread(target=one, args=(k,)) for k in range(3)]
+for t in threads: t.start()
+threads[0].join(); time.sleep(0.05); one_ended.set()
+for t in threads: t.join()
+print([[v.hex() for v in k] for k in losses])
+"""
+
+
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
+def test_trainings_in_three_threads_at_once(kind, build, tmp_path, sql):
+    """Those of the first that steps count, also once it has ended before the others."""
+    python, why = find_torch(kind)
+    if not python:
+        pytest.skip(why)
+    trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+    command = [python, "-W", "ignore", "-c", HEAD.replace("end = time.monotonic() + 600", "end = time.monotonic() + 600 * (len(sys.argv) > 1)") + THREADS]
+    bare = conftest.run_command(command)
+    done = conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--"] + command + ["recorded"])
+    assert done.stdout == bare.stdout and len(eval(done.stdout)[0]) == 200
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    rows = sql(db, "SELECT step, source, forwards, backwards, optimizers FROM steps WHERE complete ORDER BY timestamp")
+    assert rows == [(n, "optimizer", 1, 1, 1) for n in range(200)]
 
 
 @pytest.mark.parametrize("evaluations", [0, 30])
