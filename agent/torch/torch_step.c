@@ -32,7 +32,8 @@ static struct {
     int certain;                /* it was asked once already: ask at each */
     int called; /* the root was, since the last step ended: 1 evaluated; 2 perhaps; 3: a step's, perhaps */
     int fresh;      /* no pass with gradients since then */
-    uint32_t idle;  /* serial of the last root that was called without them since both */
+    uint32_t idle;  /* serial of the last root that was called without them since both, 0 */
+    uint32_t row;   /* which row of such calls it is */
     int evaluating; /* the outermost call in progress is evaluation */
     int passed;     /* a backward pass since the last zero_grad(), and since a step ended */
     int unseen;     /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
@@ -82,7 +83,8 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
         cuda_step(l, s.number, s.anew ? 0 : s.begin, end);
     s.number++;
     counted = root ? counted : s.number;
-    s.idle = root ? s.idle : 0;
+    if (!root)
+        s.idle = 0, s.row++;
     s.begin = end;
     s.called = s.passed = s.anew = 0;
     s.fresh = 1;
@@ -127,6 +129,11 @@ static void root_ended(struct torch_thread *l) {
     ended(l, known ? TORCH_BY_ROOT : TORCH_BY_PASS, s.backward ? 0 : s.root_end);
 }
 
+/* Without gradients as in the call before, or behind the same one as earlier in this row of calls: policy, value, policy, value. */
+static int comes_again(const struct node *n) {
+    return n->serial == s.idle || (s.idle && n->row == s.row && n->after == s.idle);
+}
+
 /* An outermost call where neither an optimizer nor the program counts. */
 static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     if (!s.root || s.others >= FORGOTTEN)
@@ -142,7 +149,7 @@ static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     s.unclaimed += s.backward != 0;
     if (s.backward ? s.passed && steps_by_hand() : s.called)
         root_ended(l);
-    s.called = gradients ? 3 : n->serial == s.idle ? 1 : node_evaluates(n) ? 2 : 3;
+    s.called = gradients ? 3 : comes_again(n) ? 1 : node_evaluates(n) ? 2 : 3;
 }
 
 /* An optimizer steps in this thread. 1: that counts, as the first one's does. */
@@ -201,11 +208,11 @@ int step_root(struct torch_thread *l, struct node *n) {
     int evaluates = !gradients && n->trained && node_evaluates(n);
     if (evaluates)
         zeroes(l);
-    s.evaluating = !gradients && s.fresh && (n->serial == s.idle || evaluates);
+    s.evaluating = !gradients && s.fresh && (evaluates || comes_again(n));
     if (gradients)
-        n->trained = 1, s.fresh = s.idle = 0;
+        n->trained = 1, s.fresh = s.idle = 0, s.row++;
     else
-        s.idle = n->serial;
+        n->row = s.row, n->after = s.idle, s.idle = n->serial;
     return s.deep;
 }
 

@@ -142,6 +142,24 @@ for i in range(N):
         for k in range(5): m(x)
     opt.zero_grad(); m(x).sum().backward(); opt.step()
 """, None),
+    "rollouts_of_two": ("""
+v = net()  # in turn with the policy; what it says of the last state goes before the gradient steps
+opt = torch.optim.Adam([*m.parameters(), *v.parameters()])
+for i in range(4):
+    with torch.no_grad():
+        for k in range(10): m(x), v(x)
+        v(x)
+    for k in range(5):
+        opt.zero_grad(); (m(x) + v(x)).sum().backward(); opt.step()
+""", [("evaluation", 10, 21, 0, 0), ("optimizer", 5, 10, 5, 5)] + [("evaluation", 18, 21, 0, 0), ("optimizer", 5, 10, 5, 5)] * 3),
+    "two_teachers_and_a_target": ("""
+teachers, target = (net(), net()), net()
+for i in range(N):
+    with torch.no_grad():
+        m(x), target(x), m(x)
+        t = sum(k(x) for k in teachers)
+    opt.zero_grad(); (m(x) - t).sum().backward(); opt.step()
+""", [("optimizer", 20, 120, 20, 20)]),
     "accumulation": ("""
 for i in range(4 * N):
     m(x).sum().backward()
@@ -335,7 +353,7 @@ def steps(build, tmp_path, sql):
     return run
 
 
-QUICK = ["no_module", "in_hooks", "in_hooks_and_after", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
+QUICK = ["no_module", "in_hooks", "in_hooks_and_after", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "rollouts_of_two", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
