@@ -27,12 +27,15 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
         if (t->before && t->grouped) /* what came last was a step of its own */
             t->s[t->n - 1].end = t->before;
         t->before = 0;
-        struct torch_step *s = add(t);
+        int goes_on = e->arg == TORCH_GOES_ON;
+        t->missed |= goes_on && !t->n && t->dropped;
+        goes_on = goes_on && t->n && t->s[t->n - 1].source == TORCH_EVALUATION;
+        struct torch_step *s = goes_on ? &t->s[t->n - 1] : add(t);
         if (!s)
             return -ENOMEM;
         s->number = e->a;
         s->end = s->told = e->ts - e->b;
-        s->source = (unsigned)e->arg;
+        s->source = e->arg == TORCH_GOES_ON ? TORCH_EVALUATION : (unsigned)e->arg;
         t->leader = tid;
         t->grouped = s->source == TORCH_BY_OPTIMIZER;
         t->depth = 0;

@@ -38,7 +38,9 @@ enum torch_source {
     TORCH_EVALUATION =
         3, /* no step has ended: what was since the last end was evaluation; number: of the step that comes */
     TORCH_BY_PASS =
-        4 /* as BY_ROOT, before any backward pass, of what may be a part of the first step: a call with gradients, or one alone without */
+        4, /* as BY_ROOT, before any backward pass, of what may be a part of the first step: a call with gradients, or one alone without */
+    TORCH_GOES_ON =
+        5 /* the EVALUATION that ended last goes on to here: the parts of a call that is not seen (m.__call__) */
 };
 
 enum { TORCH_FAILED = 1 /* left by an exception */ };

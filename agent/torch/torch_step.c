@@ -34,7 +34,8 @@ static struct {
     int fresh;      /* no pass with gradients since then */
     uint32_t idle;  /* serial of the last root that was called without them since both, 0 */
     uint32_t row;   /* which row of such calls it is */
-    int evaluating; /* the outermost call in progress is evaluation */
+    int evaluating; /* the outermost call in progress is evaluation; 2: the one that ended goes on */
+    uint32_t part;  /* serial of the first part of a bound method's call that is evaluated, 0 */
     int passed;     /* a backward pass since the last zero_grad(), and since a step ended */
     int unseen;     /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
     uint64_t zeroed[UNSEEN]; /* when they ended */
@@ -134,13 +135,18 @@ static int comes_again(const struct node *n) {
     return n->serial == s.idle || (s.idle && n->row == s.row && n->after == s.idle);
 }
 
+/* Of a call that is not seen: m.__call__(x). GIL held. */
+static int is_part(struct node *n) {
+    n->within = n->within ? n->within : 1 + step_within();
+    return n->within == 2;
+}
+
 /* An outermost call where neither an optimizer nor the program counts. */
 static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     if (!s.root || s.others >= FORGOTTEN)
         s.root = n->serial;
     if (n->serial != s.root) {
-        n->within = n->within ? n->within : 1 + step_within();
-        s.others += n->within == 1; /* else it may be the root's own part */
+        s.others += !is_part(n); /* else it may be the root's own */
         if (gradients && s.fresh && s.called == 1 && !s.backward) /* another one is trained */
             root_ended(l);
         return;
@@ -209,6 +215,10 @@ int step_root(struct torch_thread *l, struct node *n) {
     if (evaluates)
         zeroes(l);
     s.evaluating = !gradients && s.fresh && (evaluates || comes_again(n));
+    if (s.evaluating && (!is_part(n) || !s.part))
+        s.part = is_part(n) ? n->serial : 0;
+    else if (s.evaluating)
+        s.evaluating += n->serial != s.part; /* the first part comes again: another call */
     if (gradients)
         n->trained = 1, s.fresh = s.idle = 0, s.row++;
     else
@@ -223,7 +233,7 @@ void step_root_done(struct torch_thread *l) {
     work(0);
     steps_alive(l->last);
     if (s.evaluating && (s.optimizer || s.by_hand) && !s.manual) {
-        s.begin = put_end(l, TORCH_EVALUATION, 0);
+        s.begin = put_end(l, s.evaluating == 2 ? TORCH_GOES_ON : TORCH_EVALUATION, 0);
         __atomic_store_n(&steps_begun, s.begin, __ATOMIC_RELAXED);
     }
     s.evaluating = 0;

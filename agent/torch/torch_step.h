@@ -8,7 +8,8 @@
  *   Those that step within a backward pass (in hooks, on whatever thread of the engine's) are one: the step ends with the pass.
  * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model that is trained and is in
  *   evaluation mode now; of any other from the second in a row on (one may be a teacher's or a generator's, and belongs to the step), or
- *   where the same two follow each other again (a policy's and a value function's rollout). The step begins after it.
+ *   where the same two follow each other again (a policy's and a value function's rollout). The step begins after it. The parts of a bound
+ *   method's call (f = m.__call__; f(x)) are one evaluation, up to where its first part comes again.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips calls no
  *   Optimizer.step, so its passes count in the next one.
  * - Where no Optimizer.step is seen (a compiled one), Optimizer.zero_grad after a backward pass ends a step, as asking for a batch or

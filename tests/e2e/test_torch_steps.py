@@ -299,6 +299,17 @@ f = m.__call__  # which runs by no slot: its parts are seen
 for i in range(N):
     opt.zero_grad(); f(x).sum().backward(); opt.step()
 """, [("optimizer", 20, 20, 20, 20)]),
+    "evaluation_by_a_bound_method": ("""
+m = net(); opt = torch.optim.SGD(m.parameters(), 0.01); f = m.__call__  # its parts are outermost, and a row for each call
+@torch.no_grad()
+def evaluate():
+    m.eval()
+    for i in range(7): f(x)
+    m.train()
+for i in range(10):
+    opt.zero_grad(); f(x).sum().backward(); opt.step()
+    if i % 5 == 4: evaluate()
+""", [("optimizer", 5, 10, 5, 5), ("evaluation", 7, 14, 0, 0)] * 2),
     "without_optimizer_a_bound_method": ("""
 class Deep(Model):
     def __init__(self):

@@ -189,6 +189,26 @@ static void test_evaluation(void **state) {
     torch_steps_free(&t);
 }
 
+/* An evaluation that goes on is one; where its beginning is a row already, that row is wrong. */
+static void test_goes_on(void **state) {
+    (void)state;
+    struct torch_steps t = {0}, kept = {0};
+    feed(&t, TORCH_ENTER, 1, 100, 0);
+    feed(&t, TORCH_STEP, TORCH_BY_OPTIMIZER, 200, 0);
+    feed(&t, TORCH_STEP, TORCH_GOES_ON, 300, 1); /* it does not: the first */
+    feed(&t, TORCH_STEP, TORCH_GOES_ON, 400, 1);
+    feed(&t, TORCH_STEP, TORCH_EVALUATION, 500, 1);
+    assert_int_equal(torch_steps_ready(&t), 0);
+    assert_true(t.n == 4 && t.s[1].source == TORCH_EVALUATION && t.s[2].source == TORCH_EVALUATION);
+    assert_true(t.s[1].begin == 200 && t.s[1].end == 400 && t.s[2].begin == 400 && !t.missed);
+    t.n--;
+    torch_steps_drop(&t, &kept, 3);
+    feed(&kept, TORCH_STEP, TORCH_GOES_ON, 600, 1);
+    assert_true(kept.missed);
+    torch_steps_free(&kept);
+    torch_steps_free(&t);
+}
+
 /* Calls with gradients just before the first step are its own, those before an evaluation are not; by hand likewise. */
 static void test_passes(void **state) {
     (void)state;
@@ -282,8 +302,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_setting),    cmocka_unit_test(test_bad_setting),
         cmocka_unit_test(test_decode),     cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_passes),
-        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_evaluation), cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_passes),     cmocka_unit_test(test_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,7 +223,7 @@ static void optimizer(struct running *t) {
 
 static void counted(struct running *t, enum torch_source source) {
     event(t, TORCH_STEP, source, g.number, any(2) ? 0 : any(SECOND / 1000));
-    if (source == TORCH_EVALUATION)
+    if (source == TORCH_EVALUATION || source == TORCH_GOES_ON)
         return;
     struct writer_value v[TRACE_memory_step_NFIELDS] = {synthetic_u(g.now), synthetic_u(g.number),
                                                         synthetic_u(1 << 20), synthetic_u(2 << 20)};
@@ -263,6 +263,8 @@ static void train(struct running *t, unsigned steps, enum torch_source source) {
             forward(t, 0);
             forward(t, 0);
             counted(t, TORCH_EVALUATION);
+            for (forward(t, 0); any(2); forward(t, 0))
+                counted(t, TORCH_GOES_ON);
         }
     }
 }
