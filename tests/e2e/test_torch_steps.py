@@ -457,6 +457,17 @@ def test_trainings_in_three_threads_at_once(kind, build, tmp_path, sql):
     assert rows == [(n, "optimizer", 1, 1, 1) for n in range(200)]
 
 
+@pytest.mark.slow
+def test_hooks_on_the_engines_thread_where_backward_is_off(steps, sql, monkeypatch):
+    """No node of autograd's is seen there: which thread the optimizers are on says PyTorch."""
+    python, why = find_torch("recent")
+    if not python:
+        pytest.skip(why)
+    monkeypatch.setenv("PROBING_TORCH_PROFILING", "on,backward=off")
+    db = steps(python, OPTIMIZER + CASES["in_hooks_on_the_engines_thread"][0])
+    assert sql(db, "SELECT step, source, forwards, backwards FROM steps WHERE complete ORDER BY timestamp") == [(n, "optimizer", 1, 1) for n in range(20)]
+
+
 @pytest.mark.parametrize("evaluations", [0, 30])
 def test_values_of_a_first_step_of_many_passes(evaluations, build, tmp_path, sql):
     """What was read before anything had stepped is under no number that is a later step's, or none's."""
