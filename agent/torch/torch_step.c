@@ -54,8 +54,8 @@ static int leads(struct torch_thread *l) {
     if (leader && __atomic_load_n(&leader->taken, __ATOMIC_RELAXED) &&
         leader->generation == l->generation)
         return 0;
-    if (l->beside && l->beside <= s.number) /* it has trained beside it, and not for longer */
-        return 0;
+    if (l->beside && l->beside <= s.number && l->beside_from < s.number)
+        return 0; /* it has trained beside it, and not for longer */
     return sys_swap(&s.leader, leader, l) == leader; /* nobody yet, or its thread is gone */
 }
 
@@ -353,7 +353,7 @@ static void optimizer_done(struct torch_thread *l) {
     if (pass || s.manual)
         return;
     if (!counts(l)) {
-        l->beside++;
+        l->beside_from = l->beside++ ? l->beside_from : s.number;
         return;
     }
     s.unseen = -1;

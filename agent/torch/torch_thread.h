@@ -73,7 +73,8 @@ struct torch_thread {
     uint32_t inside;   /* recording began within a module's call: until it ends none is outermost */
     uint32_t passes;   /* backward passes in progress on this thread */
     uint32_t stepped;  /* (a) in them an optimizer has stepped: a hook's */
-    uint32_t beside;   /* steps of optimizers here while another thread's counted */
+    uint32_t beside;   /* steps of optimizers here while another thread's counted, */
+    uint64_t beside_from; /* and how many were counted at the first: it may have been through */
     struct torch_thread_mark {
         uint32_t open, depth; /* calls in progress, and the depth of the outermost */
     } marks[TORCH_MARKS];     /* Optimizer.step, the DataLoader's __next__ */
