@@ -109,7 +109,7 @@ static void account(struct job *j, const struct torch_open *tc, const struct tor
                     uint64_t end) {
     struct torch_step *s = torch_steps_at(&j->at.steps, v->ts);
     int64_t ns = (int64_t)(end - v->ts);
-    int other = j->at.steps.leader && tc->tid != j->at.steps.leader;
+    int other = s && s->tid && tc->tid != s->tid;
     if (!s || v->part < 0 || (other && !is_engines(tc, v)))
         return;
     if (other)

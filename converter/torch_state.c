@@ -7,7 +7,7 @@
 
 #include "../traces/varint.h"
 
-#define VERSION    1
+#define VERSION    2
 #define MOST_NAMES (1u << 24)
 #define MOST_STEPS (1u << 16)
 /* So long before the point steps are kept, too: what another thread says late may belong to one. */
@@ -193,6 +193,7 @@ static void counted(struct bytes *b, struct torch_counted *c) {
     WORD(b, c->number);
     WORD(b, c->begin);
     WORD(b, c->source);
+    WORD(b, c->tid);
     for (int k = 0; k < TORCH_PARTS; k++) {
         SIGNED(b, c->ns[k]);
         WORD(b, c->count[k]);
@@ -231,6 +232,7 @@ static void steps(struct bytes *b, struct torch_steps *s, struct torch_counted *
         WORD(b, s->s[i].end);
         WORD(b, s->s[i].told);
         WORD(b, s->s[i].source);
+        WORD(b, s->s[i].tid);
     }
     for (size_t i = 0; i < *nc && !b->err; i++)
         counted(b, &(*c)[i]);
@@ -245,7 +247,6 @@ static void state(struct bytes *b, struct torch_state *t) {
         b->err = -EBADMSG;
     WORD(b, t->from);
     WORD(b, t->most);
-    WORD(b, t->leader);
     WORD(b, t->begun);
     WORD(b, t->names);
     WORD(b, t->pass_end);
@@ -300,14 +301,16 @@ uint8_t *torch_state_save(struct torch_state *t, const struct torch_point *p, ui
         kept.s[kept.n - 1].end = p->end;
     for (size_t i = 0; i < nc; i++) {
         const struct torch_step *s = &all[k + i];
-        c[i] = (struct torch_counted){
-            .number = s->number, .begin = s->begin, .source = s->source, .seq = s->seq};
+        c[i] = (struct torch_counted){.number = s->number,
+                                      .begin = s->begin,
+                                      .source = s->source,
+                                      .seq = s->seq,
+                                      .tid = s->tid};
         memcpy(c[i].ns, s->ns, sizeof s->ns);
         memcpy(c[i].count, s->count, sizeof s->count);
     }
     t->from = p->from;
     t->most = p->most;
-    t->leader = t->steps.leader;
     state(&b, t);
     steps(&b, &kept, &c, &nc);
 out:
@@ -332,12 +335,13 @@ int torch_state_restore(struct torch_state *t, const uint8_t *p, size_t n) {
 int torch_state_known(struct torch_state *t) {
     struct torch_steps *s = &t->steps;
 
-    if (s->missed || s->n < t->ncounted || (t->ncounted && s->leader != t->leader) ||
+    if (s->missed || s->n < t->ncounted ||
         (t->ncounted && s->n > t->ncounted && s->s[t->ncounted].begin <= t->most))
         return 0;
     for (size_t i = 0; i < t->ncounted; i++) {
         const struct torch_counted *c = &t->counted[i];
-        if (s->s[i].number != c->number || s->s[i].begin != c->begin || s->s[i].source != c->source)
+        if (s->s[i].number != c->number || s->s[i].begin != c->begin ||
+            s->s[i].source != c->source || s->s[i].tid != c->tid)
             return 0;
         memcpy(s->s[i].ns, c->ns, sizeof c->ns);
         memcpy(s->s[i].count, c->count, sizeof c->count);

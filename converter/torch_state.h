@@ -63,7 +63,7 @@ struct torch_point {
 
 /* What was counted for a step. */
 struct torch_counted {
-    uint64_t number, begin, source;
+    uint64_t number, begin, source, tid;
     int64_t ns[TORCH_PARTS];
     uint64_t count[TORCH_PARTS], seq;
 };
@@ -72,7 +72,6 @@ struct torch_state {
     int64_t base, begun; /* rows of torch_call begun so far: base + 1 ... base + begun */
     uint64_t from, most; /* most: the latest event of what is not read again */
     uint64_t since;      /* calls that ended before are no rows */
-    uint64_t leader;     /* whose calls the parts of steps are, by what is not read again */
     struct torch_steps steps;
     struct torch_open **threads;
     size_t nthreads;

@@ -36,7 +36,7 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
         s->number = e->a;
         s->end = s->told = e->ts - e->b;
         s->source = e->arg == TORCH_GOES_ON ? TORCH_EVALUATION : (unsigned)e->arg;
-        t->leader = tid;
+        t->leader = s->tid = tid;
         t->grouped = s->source == TORCH_BY_OPTIMIZER;
         t->depth = 0;
         return 0;
@@ -102,6 +102,7 @@ int torch_steps_ready(struct torch_steps *t) {
     last->begin = begin;
     last->number = number;
     last->source = source;
+    last->tid = t->leader;
     t->memo = t->n - 1; /* not the first: one that is a part of the next ends as it begins */
     return 0;
 }

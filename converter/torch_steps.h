@@ -28,6 +28,7 @@ struct torch_step {
     int64_t ns[TORCH_PARTS];
     uint64_t count[TORCH_PARTS];
     uint64_t seq; /* rows given out so far */
+    uint64_t tid; /* of the thread that counted it, 0: nobody did */
     uint64_t
         told; /* the end that its event had: torch_cuda and torch_memory rows go by it. 0: none */
 };

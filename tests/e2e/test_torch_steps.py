@@ -457,6 +457,25 @@ def test_trainings_in_three_threads_at_once(kind, build, tmp_path, sql):
     assert rows == [(n, "optimizer", 1, 1, 1) for n in range(200)]
 
 
+def test_trainings_in_threads_in_turn(steps, sql):
+    """Each step's sums are those of the thread that counted it."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    db = steps(python, """
+import threading, os
+def work():
+    m = Model(); opt = torch.optim.SGD(m.parameters(), 0.01)
+    for i in range(N):
+        opt.zero_grad(); m(x).sum().backward(); opt.step()
+for _ in range(3):
+    t = threading.Thread(target=work); t.start(); tid = t.native_id; t.join()
+    while os.path.exists("/proc/self/task/%d" % tid): time.sleep(0.01)  # which is later
+""")
+    rows = sql(db, "SELECT step, source, forwards, backwards, optimizers FROM steps WHERE complete ORDER BY timestamp")
+    assert rows == [(n, "optimizer", 1, 1, 1) for n in range(60)]
+
+
 @pytest.mark.slow
 def test_hooks_on_the_engines_thread_where_backward_is_off(steps, sql, monkeypatch):
     """No node of autograd's is seen there: which thread the optimizers are on says PyTorch."""
