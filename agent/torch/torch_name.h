@@ -26,12 +26,11 @@ struct node {
     uint32_t edition;    /* of the dictionaries that have the name (struct torch_thread) */
     uint32_t name;       /* index of the name */
     uint32_t base;       /* index of the name that those within it begin with */
-    uint32_t row,
-        after; /* torch_step.c: its last row of calls without gradients, and whose serial was before it */
-    uint8_t quiet;   /* layer_rate leaves it out */
-    uint8_t bare;    /* neither parameters nor modules in it: a loss, an activation */
-    uint8_t trained; /* was called with gradients, outermost */
-    uint8_t within;  /* a call that was not seen: 1 no, 2 yes, 0 not asked */
+    uint32_t row, after; /* torch_step.c: of calls without gradients; the serial before it there */
+    uint8_t quiet;       /* layer_rate leaves it out */
+    uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
+    uint8_t trained;     /* was called with gradients, outermost */
+    uint8_t within;      /* a call that was not seen: 1 no, 2 yes, 0 not asked */
 };
 
 extern struct node **node_table; /* open addressing; NULL before the first */
