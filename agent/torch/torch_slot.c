@@ -54,11 +54,23 @@ static call_fn *original(void *self) {
 
 static void scan(void);
 
+/* Operators are traced (torch.compile, make_fx): a pass then computes nothing, it only shows its graph. */
+static int traces(void) {
+    if (!torch_lib.modes || !torch_lib.modes(0))
+        return 0;
+    void *c = capi_module("torch._C");
+    CAPI_AUTO void *keys = capi_attr(c, "_TorchDispatchModeKey"), *key = capi_attr(keys, "PROXY");
+    CAPI_AUTO void *get = key ? capi_attr(c, "_get_dispatch_mode") : NULL,
+                   *mode = capi_call(get, key);
+    py.PyErr_Clear();
+    return mode && mode != py.None;
+}
+
 /* The outermost call on its thread. 0: not to be recorded. */
 static int begin_outermost(struct torch_thread *l, struct node *n) {
     if (slots_lost() || (l->last - rescanned > RESCAN_NS && l->last > rescanned))
         scan();
-    if (l->inside && (l->inside = step_inside()))
+    if ((l->inside && (l->inside = step_inside())) || traces())
         return 0; /* recording began within a call of a module that we have not seen */
     if (__builtin_expect(cuda_waits, 0))
         cuda_look(l->last);
@@ -208,16 +220,6 @@ static struct py_method init_subclass_def = {"__init_subclass__", init_subclass,
                                              PY_VARARGS | PY_KEYWORDS, NULL};
 
 /* ---- the engine ---- */
-
-/* Operators are traced (torch.compile, make_fx): a backward pass then computes nothing, it only shows its graph. */
-static int traces(void) {
-    void *c = torch_lib.modes && torch_lib.modes(0) ? capi_module("torch._C") : NULL;
-    CAPI_AUTO void *keys = capi_attr(c, "_TorchDispatchModeKey"), *key = capi_attr(keys, "PROXY");
-    CAPI_AUTO void *get = key ? capi_attr(c, "_get_dispatch_mode") : NULL,
-                   *mode = capi_call(get, key);
-    py.PyErr_Clear();
-    return mode && mode != py.None;
-}
 
 static void *run_backward(void *self, void *args, void *kw) {
     call_fn *was = engine_was;
