@@ -2,6 +2,7 @@
 """A recording that goes on, and the cache of those who ask it: what tests of live questions share."""
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -41,3 +42,14 @@ def kept(cache):
     database, = cache.glob("*.db")
     os.utime(str(database), (1, 1))
     return database
+
+
+def states(pid):
+    """Of its threads."""
+    return {open("/proc/%d/task/%s/stat" % (pid, tid)).read().rpartition(") ")[2][0] for tid in os.listdir("/proc/%d/task" % pid)}
+
+
+def stop(pid):
+    """From then on nothing more comes, also from a thread that was in a system call."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: states(pid) == {"T"})

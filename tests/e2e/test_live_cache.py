@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from live_helpers import PROGRAM, cache, kept, target  # noqa: F401
+from live_helpers import PROGRAM, cache, kept, stop, target  # noqa: F401
 from test_console import wait_until
 from test_torch import find_torch
 
@@ -129,7 +129,7 @@ def test_a_question_about_no_stack_reads_none(build, run, target, cache, sql):
         return said, sql(kept(cache), "SELECT count(*) > 0 FROM stack") == [(1,)], sql(kept(cache), "SELECT count(*) > 0 FROM function")[0][0]
 
     ask("SELECT count(*) AS n FROM samples")  # is written out
-    os.kill(target, signal.SIGSTOP)  # nothing more comes
+    stop(target)
     try:
         all_of = "SELECT count(*) AS n, sum(count) AS ticks, sum(seconds) AS s, sum(cpu_seconds) AS cpu, count(DISTINCT tid) AS threads, sum(state = 'idle') AS idle%s FROM %s"
         said, has_stacks, functions = ask(all_of % ("", "samples"))
@@ -156,7 +156,7 @@ def test_sums_by_function_take_no_stack(build, run, target, cache, sql, tmp_path
         for _ in range(3):
             seen = sum(row["self"] for row in ask(target, query))
             wait_until(lambda: kept(cache) and sum(row["self"] for row in ask(target, query)) > seen)
-            os.kill(target, signal.SIGSTOP)  # nothing more comes
+            stop(target)
             try:
                 kept(cache)
                 live, whole = [without_what_differs("function", rows) for rows in (ask(target, query), ask(tmp_path / "t.zst", query, "--no-cache"))]
@@ -466,7 +466,7 @@ def test_every_name_is_as_a_conversion_has_it(build, run, spawn, cache, sql, tmp
         kept(cache)
         return json.loads(run([probing, pid, "query", "--json", everything + ", (SELECT count(*) FROM variable)"]).stdout)[0]
     wait_until(lambda: list(again().values())[-1] == 40)
-    os.kill(pid, signal.SIGSTOP)  # nothing more comes
+    stop(pid)
     kept(cache)
     try:
         run([build.tool("probing-convert"), "-q", tmp_path / "t.zst", tmp_path / "whole.db"])

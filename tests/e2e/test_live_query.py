@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from live_helpers import PROGRAM, target  # noqa: F401
+from live_helpers import PROGRAM, states, stop, target  # noqa: F401
 from test_console import wait_until
 
 
@@ -169,18 +169,14 @@ def test_a_stopped_process_is_not_asked(build, run, target, tmp_path):
         with open(live, "rb") as f:
             return f.read()
 
-    def states():
-        return {open("/proc/%d/task/%s/stat" % (target, tid)).read().rpartition(") ")[2][0] for tid in os.listdir("/proc/%d/task" % target)}
-
     def ask():
         return int(run([build.tool("probing"), "query", "--csv", tmp_path / "t.zst", "SELECT sum(count) AS n FROM samples"]).stdout.split()[1])
     least = ask()
-    os.kill(target, signal.SIGSTOP)
-    wait_until(lambda: states() == {"T"})
+    stop(target)
     before = content()
     assert ask() >= least and content() == before
     os.kill(target, signal.SIGCONT)
-    wait_until(lambda: "T" not in states())
+    wait_until(lambda: "T" not in states(target))
     assert ask() > least and content() != before
 
 
