@@ -147,6 +147,8 @@ static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
         s.root = n->serial;
     if (n->serial != s.root) {
         s.others += !is_part(n); /* else it may be the root's own */
+        if (!gradients && s.fresh && s.called && comes_again(n))
+            s.called = 1; /* generate() calls the root, and then for each token its parts */
         if (gradients && s.fresh && s.called == 1 && !s.backward) /* another one is trained */
             root_ended(l);
         return;

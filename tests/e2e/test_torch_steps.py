@@ -310,6 +310,22 @@ for i in range(10):
     opt.zero_grad(); f(x).sum().backward(); opt.step()
     if i % 5 == 4: evaluate()
 """, [("optimizer", 5, 10, 5, 5), ("evaluation", 7, 14, 0, 0)] * 2),
+    "generation": ("""
+class Text(nn.Module):  # as transformers' models: the first token by a call of the model, the others by its bound method
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 8), nn.Linear(8, 1)
+    def forward(self, x): return self.head(self.body(x))
+    @torch.no_grad()
+    def generate(self, x):
+        self(x)
+        f = self.__call__
+        for _ in range(6): f(x)
+m = Text(); opt = torch.optim.SGD(m.parameters(), 0.01)
+for i in range(N):
+    m.generate(x)
+    opt.zero_grad(); m(x).sum().backward(); opt.step()
+""", [("evaluation", 1, 13, 0, 0), ("optimizer", 1, 1, 1, 1)] + [("evaluation", 5, 13, 0, 0), ("optimizer", 1, 1, 1, 1)] * 19),  # the first three tokens are one row: until then they may be a teacher's
     "without_optimizer_a_bound_method": ("""
 class Deep(Model):
     def __init__(self):
@@ -364,7 +380,7 @@ def steps(build, tmp_path, sql):
     return run
 
 
-QUICK = ["no_module", "in_hooks", "in_hooks_and_after", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "rollouts_of_two", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
+QUICK = ["no_module", "in_hooks", "in_hooks_and_after", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "rollouts_of_two", "generation", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
