@@ -378,13 +378,12 @@ static const char *readable(struct symbols *s, const char *name) {
 static const char *readable_of(struct symbols_file *f, const struct symbols_sym *sym) {
     if (!f->readable)
         f->readable = calloc(f->known.nsyms, sizeof *f->readable);
-    const char **at = f->readable ? &f->readable[sym - f->known.syms] : NULL;
-    if (at && *at)
-        return *at;
-    const char *name = readable(f->owner, name_of(f, sym));
-    if (at)
-        *at = name;
-    return name;
+    if (!f->readable)
+        return readable(f->owner, name_of(f, sym));
+    const char **at = &f->readable[sym - f->known.syms];
+    if (!*at)
+        *at = readable(f->owner, name_of(f, sym));
+    return *at;
 }
 
 /* An array of n symbols that lives as long as the file. */
