@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cut_short.h"
 #include "dict.h"
 #include "eh_table.h"
 #include "keys.h"
@@ -368,7 +369,7 @@ static const char *readable(struct symbols *s, const char *name) {
         free(text);
         text = cut;
     }
-    const char *kept = text ? keep(s, text) : NULL;
+    const char *kept = keep(s, text ? text : name); /* and not the file's own, which may change */
 
     free(text);
     return kept ? kept : name;
@@ -402,6 +403,10 @@ static struct symbol *new_symbols(struct symbols_file *f, size_t n) {
     return s;
 }
 
+static const char *source_of(struct symbols_file *f, const struct inlined_frame *v) {
+    return v->file ? keep(f->owner, v->file) : NULL;
+}
+
 /* The source line of the function, and in front of it those that the compiler inlined at the address, as far as DWARF tells them. */
 static void put_source(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     struct inlined_frame *v;
@@ -412,12 +417,12 @@ static void put_source(struct symbols_file *f, uint64_t addr, struct symbol *out
     for (size_t i = 0; all && i + 1 < n; i++, out = all++)
         *out = (struct symbol){.name = readable(f->owner, v[i].name),
                                .named = 1,
-                               .source = v[i].file,
+                               .source = source_of(f, &v[i]),
                                .line = v[i].line,
                                .into = all};
     if (n) {
         const struct inlined_frame *at = &v[all ? n - 1 : 0];
-        host.source = at->file;
+        host.source = source_of(f, at);
         host.line = at->line;
     }
     *out = host;
@@ -452,7 +457,21 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     return name ? 0 : -ENOMEM;
 }
 
+struct question {
+    struct symbols_file *f;
+    uint64_t addr;
+    struct symbol answer;
+    int err;
+};
+
+static void ask(void *arg) {
+    struct question *q = arg;
+
+    q->err = answer(q->f, q->addr, &q->answer);
+}
+
 int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out) {
+    struct question q = {.f = f, .addr = addr};
     int is_new;
     uint32_t id = keys_put(&f->asked, &addr, sizeof addr, &is_new);
 
@@ -467,9 +486,16 @@ int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         f->answers_cap = cap;
     }
     if (is_new) {
-        int err = answer(f, addr, &f->answers[id - 1]);
-        if (err)
-            return err;
+        if (cut_short_try(ask, &q)) { /* what was open of it stays so: nobody knows in what state */
+            f->found = 0;
+            f->mod = NULL;
+            f->dwfl = NULL;
+            f->known = (struct symbols_kept){.syms = NULL};
+            ask(&q);
+        }
+        if (q.err)
+            return q.err;
+        f->answers[id - 1] = q.answer;
     }
     *out = f->answers[id - 1];
     return 0;

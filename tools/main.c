@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../converter/cut_short.h"
 #include "common.h"
 #include "live_target.h"
 #include "target.h"
@@ -302,6 +303,7 @@ int main(int argc, char **argv) {
     /* And what is small does not at each turn: each trace, and each statement, would take it from there again. */
     mallopt(M_TRIM_THRESHOLD, 8 << 20);
     mallopt(M_TOP_PAD, 512 << 10);
+    cut_short_install();
     int rc = dispatch(argc, argv);
 
     /* A full disk under `> out.csv` must not pass for success. */

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <link.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "converter/convert.h"
+#include "converter/cut_short.h"
 #include "converter/symbols.h"
 #include "converter/vtab.h"
 #include "synthetic.h"
@@ -253,6 +255,32 @@ static void emit_sample(struct writer *w, uint64_t ts, uint64_t stack, uint64_t 
     assert_int_equal(writer_emit(w, TRACE_sample, v), 0);
 }
 
+/* Its owner cuts a file short that is open: what was answered stays, and the rest has no names. */
+static void cut_short(void **state) {
+    char command[1200], path[64];
+    struct symbol before, after;
+
+    (void)state;
+    for (int debug = 0; debug < 2; debug++) {
+        snprintf(path, sizeof path, "%s/cut%d", dir, debug);
+        snprintf(command, sizeof command, debug ? "cp %s %s" : "strip -g %s -o %s", self, path);
+        assert_int_equal(system(command), 0);
+        struct symbols *s = symbols_new(0);
+        struct symbols_file *f = symbols_file(s, path, build_id, build_id_len);
+        assert_int_equal(symbols_lookup(f, at(symbols_test_leaf) - bias, &before), 0);
+        assert_string_equal(before.name, "symbols_test_leaf");
+        cut_short_install();
+        assert_int_equal(truncate(path, 0), 0);
+        assert_int_equal(symbols_lookup(f, at(symbols_test_glue) - bias, &after), 0);
+        if (!debug)
+            assert_memory_equal(after.name, "cut0+0x", 7);
+        assert_int_equal(symbols_lookup(f, at(symbols_test_host) - bias, &after), 0);
+        assert_string_equal(before.name, "symbols_test_leaf");
+        signal(SIGBUS, SIG_DFL);
+        symbols_free(s);
+    }
+}
+
 static const char *stack_of(sqlite3 *db, int nth) {
     static char text[512];
     sqlite3_stmt *st;
@@ -467,10 +495,8 @@ int main(void) {
     volatile int keep = symbols_test_leaf(1) + symbols_test_glue(1) + symbols_test_loop(1) +
                         symbols_test_cold(1) + symbols_test_cxx(1) + symbols_test_host(1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test(inlined),
-        cmocka_unit_test(kept),
-        cmocka_unit_test(merged),
+        cmocka_unit_test(names),     cmocka_unit_test(inlined), cmocka_unit_test(kept),
+        cmocka_unit_test(cut_short), cmocka_unit_test(merged),
     };
     (void)keep;
     return cmocka_run_group_tests(tests, setup, teardown);
