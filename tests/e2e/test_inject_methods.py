@@ -31,13 +31,16 @@ def test_a_pending_call_in_every_version(probing, python, target, convert, sql):
     check_pending(probing, python, target, convert, sql)
 
 
-SLOW = HEAD + """
+# The hook is there before the target is said to be up, and after the imports, which it would see.
+SLOW = """
+import os, sys, threading, time
 taken = []
 def looks(event, args):
     if event == "exec" and not taken:
         taken.append(1)
         time.sleep(2)
 sys.addaudithook(looks)
+""" + HEAD + """
 while go(): sum(range(1000))
 print("right" if taken else "never asked")
 """
