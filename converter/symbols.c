@@ -486,11 +486,12 @@ int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         f->answers_cap = cap;
     }
     if (is_new) {
-        if (cut_short_try(ask, &q)) { /* what was open of it stays so: nobody knows in what state */
+        if (cut_short_try(ask,
+                          &q)) { /* libdwfl's part stays open: nobody knows in what state it is */
+            symbols_kept_close(&f->known);
             f->found = 0;
             f->mod = NULL;
             f->dwfl = NULL;
-            f->known = (struct symbols_kept){.syms = NULL};
             ask(&q);
         }
         if (q.err)
