@@ -64,6 +64,7 @@ struct comm_op {
     uint32_t group, flags;
     uint32_t gpu; /* (a) comm_nccl.c's: its events are on their way; it is one of `open` then */
     void *stream;
+    uint64_t communicator;
 };
 
 /* comm.c. Any thread. Groups and operations lie in static tables. _of: made if it is new, NULL: there are too many; _find: NULL, it is not

@@ -32,7 +32,7 @@
 /* clang-format off */
 #define CALLS(X) /* name; which argument the stream is, from 0 */ \
     X(AllReduce, 6) X(Bcast, 5) X(Broadcast, 6) X(Reduce, 7) X(AllGather, 5) X(ReduceScatter, 6) X(Send, 5) X(Recv, 5) \
-    X(AlltoAll, 5) X(Gather, 6) X(Scatter, 6) X(GroupStart, -1) X(GroupEnd, -1)
+    X(AlltoAll, 5) X(Gather, 6) X(Scatter, 6) X(GroupStart, -1) X(GroupEnd, -1) X(CommAbort, -1)
 /* clang-format on */
 #define NUMBER(name, stream) CALL_##name,
 enum { CALLS(NUMBER) NCALLS };
@@ -58,7 +58,7 @@ static __thread struct {
 
 /* ---- the program's threads ---- */
 
-static void before(void *stream) {
+static void before(void *stream, uint64_t communicator) {
     struct comm_op *op = comm_wrap_current();
     void *context = NULL;
     if (!op || op->gpu || __atomic_load_n(&g.state, __ATOMIC_ACQUIRE) != RUNS ||
@@ -69,6 +69,7 @@ static void before(void *stream) {
         (!op->end && events_create(NULL, &op->end)) || events_mark(NULL, op->start, stream))
         return;
     op->stream = stream;
+    op->communicator = communicator;
     __atomic_fetch_add(&op->open, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&op->gpu, BEGUN, __ATOMIC_RELAXED);
 }
@@ -98,15 +99,35 @@ static void behind(void) {
         enqueued(op);
 }
 
+/* What is given up runs to its end on the GPU as if it were complete: who the others waited for would be lost. */
+static void given_up(uint64_t communicator) {
+    struct comm_op *op;
+    int mode = CUDA_CAPTURE_RELAXED;
+    if (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) != RUNS ||
+        cuda.ThreadExchangeStreamCaptureMode(&mode))
+        return;
+    for (unsigned i = 0; (op = comm_op_at(i)); i++) {
+        if (__atomic_load_n(&op->gpu, __ATOMIC_ACQUIRE) != ENQUEUED ||
+            op->communicator != communicator || cuda.EventQuery(op->end) != CUDA_NOT_READY ||
+            sys_swap(&op->gpu, ENQUEUED, NOT) != ENQUEUED)
+            continue;
+        op->flags |= COMM_INCOMPLETE;
+        comm_release(op, sys_now());
+    }
+    cuda.ThreadExchangeStreamCaptureMode(&mode);
+}
+
 static uint64_t call(unsigned i, int stream, const uint64_t *a) {
-    if (stream >= 0)
-        before((void *)(uintptr_t)a[stream]);
+    if (stream > 0) /* the communicator is the argument before it */
+        before((void *)(uintptr_t)a[stream], a[stream - 1]);
+    else if (i == CALL_CommAbort)
+        given_up(a[0]);
     uint64_t rc = originals[i](a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
-    if (stream >= 0) {
+    if (stream > 0) {
         behind();
     } else if (i == CALL_GroupStart) {
         group.depth++;
-    } else if (group.depth && !--group.depth) {
+    } else if (i == CALL_GroupEnd && group.depth && !--group.depth) {
         for (unsigned k = 0; k < group.n; k++)
             enqueued(group.op[k]);
         group.n = 0;

@@ -53,7 +53,7 @@ def load(where, scene):
     global DRIVER, TORCH, torch, nn
     DRIVER = ctypes.CDLL(os.path.join(where, "libcuda.so.1"))
     TORCH = ctypes.CDLL(os.path.join(where, "libc10_cuda.so"))
-    if scene in ("nccl", "idle"):  # a CUDA build has it
+    if scene in ("nccl", "nccl_abort", "idle"):  # a CUDA build has it
         NCCL[:] = [ctypes.CDLL(os.path.join(where, name)) for name in ("libnccl.so.2", "libtorch_cuda.so")]
     import torch
     from torch import nn
@@ -449,18 +449,42 @@ def switched():
     say("switched", counts)
 
 
-def nccl(code=0):
-    """Operations 101 to 110 of a ProcessGroupNCCL, each kernel of 30 ms: one; one of three kernels; one for which the host is a second ahead; three
-    in a group; one that is captured; one more; two that the GPU never comes to.
-    code: the driver fails from the second one on; no more than that one and a third."""
+def nccl_backend():
+    """The made-up torch with ProcessGroupNCCL, that has counted 100 operations; the recording has found it."""
     initialise()
-    library, backend = NCCL
     for lib in NCCL:
         lib.fake_nccl(ctypes.cast(DRIVER.fake_launch_on, ctypes.c_void_p), ctypes.c_uint64(30000000))
+    backend = NCCL[1]
     backend.fake_count(ctypes.c_uint64(100))
     end = time.monotonic() + 30
     while "probing-nccl" not in names_of_threads() and time.monotonic() < end:
         time.sleep(0.01)
+    return backend
+
+
+def nccl_abort():
+    """Operation 101 of communicator 7 is over when that is given up, 102 and 103 are not; nor is 104 of communicator 8, which goes on."""
+    backend = nccl_backend()
+    for number, communicator in ((101, 7), (102, 7), (103, 7), (104, 8)):
+        backend.fake_communicator(ctypes.c_uint64(communicator))
+        backend.fake_all_reduce(3, 1)
+        if number == 101:
+            time.sleep(0.4)
+            hold(1)
+    DRIVER.fake_capture(1)  # in this thread's stream, which forbids most calls of the driver
+    backend.fake_abort(ctypes.c_uint64(7))
+    DRIVER.fake_capture(0)
+    hold(0)
+    time.sleep(0.5)
+    backend.fake_abort(ctypes.c_uint64(8))
+    say("counters", counters())
+
+
+def nccl(code=0):
+    """Operations 101 to 110 of a ProcessGroupNCCL, each kernel of 30 ms: one; one of three kernels; one for which the host is a second ahead; three
+    in a group; one that is captured; one more; two that the GPU never comes to.
+    code: the driver fails from the second one on; no more than that one and a third."""
+    backend = nccl_backend()
     times = {}
 
     def call(number, kernels=1, on=3, wait=0.4):

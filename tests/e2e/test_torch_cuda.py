@@ -297,3 +297,11 @@ def test_a_driver_that_fails_during_nccls_operations(code, kind, scene, sql):
     db, _ = scene(kind, "nccl", code)
     rows = sql(db, "SELECT seq, completion, complete, duration < 1 FROM comm_metrics WHERE op = 'all_reduce' ORDER BY seq")
     assert rows == [(101, "seen", 1, 1), (102, "call", 1, 1), (103, "call", 1, 1)]
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_operations_of_a_communicator_that_is_given_up(kind, scene, sql):
+    """As at an exit of a rank whose peers never came: NCCL's kernels end then, and with them our events."""
+    db, _ = scene(kind, "nccl_abort")
+    assert sql(db, "SELECT seq, completion, complete FROM comm_metrics WHERE op = 'all_reduce' ORDER BY seq") == [
+        (101, "seen", 1), (102, "none", 0), (103, "none", 0), (104, "seen", 1)]
