@@ -23,7 +23,8 @@
 
 enum comm_backend { COMM_GLOO, COMM_NCCL, COMM_BACKENDS };
 enum { COMM_GROUPS = 1024, COMM_OPS = 1024 };
-enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2, COMM_RAISED = 4 }; /* records.def, comm.flags */
+/* records.def, comm.flags */
+enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2, COMM_RAISED = 4, COMM_FAILED = 8 };
 
 /* A process group of this process. Only appended, under a lock; read without. */
 struct comm_group {

@@ -9,8 +9,12 @@
  * registered by the first operation of a recording, so a program that does not communicate has none, and is removed when the recording
  * ends. A RecordFunction that has begun by then still comes to its end here: torch keeps in it what is to be called.
  */
+#include <dlfcn.h>
 #include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "agent/base/loaded.h"
 #include "agent/base/memory.h"
 #include "agent/comm/comm.h"
 #include "agent/core/producer.h"
@@ -20,6 +24,8 @@ enum { INPUTS_AT = 208 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t handle; /* (a) of the callback, 0: not registered */
+/* __cxa_get_globals() of the C++ ABI: what it returns begins with the list of exceptions that the thread is handling. */
+static void *const *(*exceptions)(void);
 
 static void destroy(void *observer UNUSED) {}
 static void *const vtable[] = {(void *)destroy, (void *)destroy}; /* complete, deleting */
@@ -52,16 +58,26 @@ static void *start(void **result, const void *record) {
     return result;
 }
 
-static void end(const void *record UNUSED, void *op) {
-    if (op)
-        comm_release(op, sys_now());
+/* gloo's own threads end what has failed in the handler of its exception. */
+static void end(const void *record UNUSED, void *context) {
+    struct comm_op *op = context;
+    if (!op)
+        return;
+    if (exceptions && op->tid != (uint32_t)syscall(SYS_gettid) && *exceptions())
+        op->flags |= COMM_FAILED;
+    comm_release(op, sys_now());
 }
 
 void comm_observe_begin(void) {
     struct torch_callback cb = {
         .start = start, .end = end, .probability = 1, .scopes = {[TORCH_SCOPE_USER] = 1}};
+    void *cxx;
     if (comm_observed() || torch_lib.loaded <= 0)
         return;
+    if (!exceptions && !loaded_find("libstdc++.so.6", &cxx)) {
+        exceptions = (void *const *(*)(void))dlsym(cxx, "__cxa_get_globals");
+        dlerror(); /* the program is not to find our error */
+    }
     pthread_mutex_lock(&lock);
     if (!handle &&
         producer_recording()) /* an operation that begins as the recording ends registers nothing */

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Every collective, send and receive. enter, exit: seconds UTC; exit and what follows from it NULL: never seen to complete
 -- (waited: for how long it was seen). completion 'call': the end is the call's return, the work may have gone on; 'raised': the
--- call raised an exception (gloo lacks some operations).
+-- call raised an exception (gloo lacks some operations); 'failed': it ended with an exception after the call had returned (gloo: a peer
+-- has gone).
 CREATE VIEW comm_metrics AS
 -- Ranks of the group are looked up where they are asked, and only where it takes that.
 SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, (SELECT o.rank FROM group_rank o WHERE o.list = g.list AND o.idx = g.rank), g.rank) AS rank,
@@ -14,7 +15,7 @@ SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, (SELECT o.rank FROM group_rank 
   CASE WHEN c.dst IS NOT NULL THEN coalesce((SELECT o.rank FROM group_rank o WHERE o.list = g.list AND o.idx = c.dst), c.dst)
     WHEN c.op = 'recv' THEN g.rank END AS dst_rank,
   c.host / 1e6 AS host_ms, NOT c.flags & 1 AS complete,
-  CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 4 THEN 'raised' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,
+  CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 4 THEN 'raised' WHEN c.flags & 8 THEN 'failed' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,
   c.duration / 1e9 AS waited, g.backend, g.size AS group_size, t.id AS trace_id, t.pid, c.tid,
   t.run, t.clock_group, t.attempt
 FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id

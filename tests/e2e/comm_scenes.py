@@ -293,7 +293,24 @@ def wholes():
     time.sleep(0.1)
 
 
+def deserted():
+    """Rank 1 leaves: the third all_reduce of rank 0, and a fourth that it does not wait for at once, end with an exception."""
+    x = torch.ones(1000)
+    for _ in range(2):
+        dist.all_reduce(x)
+    if RANK == 1:
+        time.sleep(1)
+        os._exit(0)
+    for call in (lambda: dist.all_reduce(x), lambda: dist.all_reduce(x, async_op=True).wait()):
+        try:
+            call()
+        except RuntimeError:
+            print("failed", flush=True)
+    time.sleep(0.3)
+    os._exit(0)  # gloo of torch 2.13 aborts some exits, recorded or not
+
+
 wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
-{"known": known, "slow": slow, "even": even, "absent": absent, "every": every, "anew": anew, "wholes": wholes}[sys.argv[1]]()
+{"known": known, "slow": slow, "even": even, "absent": absent, "every": every, "anew": anew, "deserted": deserted, "wholes": wholes}[sys.argv[1]]()
 dist.destroy_process_group()  # else torch's own threads now and then meet an interpreter that is gone, and abort

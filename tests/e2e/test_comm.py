@@ -257,6 +257,16 @@ def test_straggler_is_found(build, tmp_path, sql):
 
 
 @pytest.mark.limit(200)
+def test_what_fails_since_a_peer_has_gone(build, tmp_path, sql, python_torch):
+    said = Job(build, tmp_path, python_torch, "deserted", 2).wait()
+    assert said[0].split() == ["failed", "failed"]
+    db = database(build, tmp_path / "traces", tmp_path / "out.db")
+    rows = sql(db, "SELECT rank, completion, complete FROM comm_metrics WHERE op = 'all_reduce' ORDER BY rank, seq")
+    assert rows[:2] == [(0, "seen", 1)] * 2 and rows[-2:] == [(1, "seen", 1)] * 2, rows
+    assert rows[2:-2] == [(0, "failed", 1)] * 2 or rows[2:-2] == [(0, "failed", 1), (0, "raised", 1)], rows
+
+
+@pytest.mark.limit(200)
 @pytest.mark.parametrize("world, delay", [(2, 0), (4, 0), (4, 0.05)])
 def test_a_straggler_is_more_than_chance(build, tmp_path, sql, world, delay):
     """A healthy job has none, with more ranks than processors too; one rank that is 50 ms late in each step is one. Who is named is the first of the view."""

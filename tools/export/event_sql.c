@@ -41,7 +41,7 @@ static const struct {
      " AS thread, c.ts, CASE WHEN c.flags & 1 THEN NULL ELSE c.duration END AS duration, c.op,"
      " coalesce(g.name, 'group ' || c.pg) AS \"group\", c.pg, c.seq, c.bytes, c.dtype, g.size AS group_size,"
      " coalesce(s.rank, c.src) AS src, coalesce(d.rank, c.dst) AS dst, c.host / 1e6 AS host_ms,"
-     " CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 4 THEN 'raised' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,"
+     " CASE WHEN c.flags & 1 THEN 'none' WHEN c.flags & 4 THEN 'raised' WHEN c.flags & 8 THEN 'failed' WHEN c.flags & 2 THEN 'call' ELSE 'seen' END AS completion,"
      " coalesce(t.run, '') || '/' || coalesce(g.name, c.pg) || '/' || CASE WHEN c.op NOT IN ('send', 'recv') THEN c.op"
      " ELSE coalesce(c.src, CASE c.op WHEN 'send' THEN g.rank END, '?' || c.id) || '>' ||"
      " coalesce(c.dst, CASE c.op WHEN 'recv' THEN g.rank END, '?' || c.id) END || '/' || coalesce(c.seq, '?' || c.id) AS key" FROM(

@@ -7,7 +7,7 @@ INSERT INTO died -- ranks that ended by themselves, while another waited for the
 SELECT t."end", t.rank, t.pid, iif(t.end_reason = '_exit', 'os._exit()', 'exit'), coalesce('with code ' || t.exit_code || ' ', '') || 'while others waited for it', NULL, NULL, NULL, t.id
 FROM trace t WHERE t.rank IS NOT NULL AND t.end_reason IN ('exit', '_exit') AND t.id NOT IN (SELECT trace_id FROM died) AND (t.id IN (SELECT h.trace_id FROM hangs h WHERE h.cause AND h.state = 'ended') OR EXISTS (
   SELECT 1 FROM failures f WHERE f.run IS t.run AND f.rank <> t.rank AND f.timestamp BETWEEN t."end" - 0.001 AND t."end" + 60 AND EXISTS (
-    SELECT 1 FROM comm_metrics c WHERE c.trace_id = f.trace_id AND c.completion IN ('raised', 'none') AND c.timestamp + c.waited > t."end" - 0.001)));
+    SELECT 1 FROM comm_metrics c WHERE c.trace_id = f.trace_id AND c.completion IN ('raised', 'failed', 'none') AND c.timestamp + c.waited > t."end" - 0.001)));
 INSERT INTO died -- sys.exit(3): nobody was heard of an exception. What a process that is recorded, too, started as a part of itself is its own affair
 SELECT t."end", t.rank, t.pid, 'exit', 'with code ' || t.exit_code, NULL, NULL, NULL, t.id
 FROM trace t WHERE t.exit_code > 0 AND t.id NOT IN (SELECT d.trace_id FROM died d WHERE d.timestamp > t."end" - 60)
