@@ -188,14 +188,19 @@ size_t pywalk_build_id(struct pywalk_mem mem, uint64_t start, unsigned char *id)
     const unsigned char *at;
     struct pywalk_elf elf;
     struct pywalk_note note;
+    uint64_t bias = start;
     size_t left;
 
     if (pywalk_elf_read(mem, start, &elf) != 0)
         return 0;
+    for (unsigned i = elf.e.e_phnum; start && i-- > 0;) /* the first one holds the header */
+        if (elf.p[i].p_type == PT_LOAD)
+            bias = start - (elf.p[i].p_vaddr - elf.p[i].p_offset);
     for (unsigned i = 0; i < elf.e.e_phnum; i++) {
         const Elf64_Phdr *p = &elf.p[i];
+        /* in memory not where it is in the file: patchelf puts it behind all that was there */
         if (p->p_type != PT_NOTE || p->p_filesz > sizeof notes ||
-            mem.read(mem.ctx, start + p->p_offset, notes, p->p_filesz) != 0)
+            mem.read(mem.ctx, start ? bias + p->p_vaddr : p->p_offset, notes, p->p_filesz) != 0)
             continue;
         for (at = notes, left = p->p_filesz; pywalk_note(&at, &left, &note);) {
             if (note.h.n_type != NT_GNU_BUILD_ID || note.h.n_namesz != 4 ||

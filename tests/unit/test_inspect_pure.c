@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the inspect library that touch no process: text, safety. */
+#include "agent/pywalk/image.h"
 #include "gdbplugin/inject.h"
 #include "gdbplugin/text.h" /* before cmocka.h, whose fail() is a macro */
 
@@ -196,12 +197,77 @@ static void test_carrier(void **state) {
     assert_non_null(safety_carrier(names, 2, 1));
 }
 
+/* ---- the build-id ---- */
+
+#define PAGE 4096
+
+struct image {
+    Elf64_Ehdr e;
+    Elf64_Phdr p
+        [3]; /* the header's segment, one that lies a page further in memory than in the file, the note in it */
+    char space[PAGE - sizeof(Elf64_Ehdr) - 3 * sizeof(Elf64_Phdr)];
+    struct {
+        Elf64_Nhdr h;
+        char name[4];
+        uint8_t id[4];
+    } note;
+};
+
+/* At `base`, as it was loaded; at 0, the file. */
+static int read_image(void *ctx, uint64_t addr, void *buf, size_t n) {
+    const struct image *im = ctx;
+    const uint64_t base = addr < im->e.e_entry ? 0 : im->e.e_entry;
+    uint64_t at = addr - base;
+
+    if (base && at >= 2 * PAGE)
+        at -= PAGE;
+    else if (base && at + n > PAGE)
+        return -EFAULT;
+    if (at > sizeof *im || n > sizeof *im - at)
+        return -EFAULT;
+    memcpy(buf, (const uint8_t *)im + at, n);
+    return 0;
+}
+
+static void build_id_of(uint64_t base, uint64_t vaddr) {
+    struct image im = {.e = {.e_machine = EM_X86_64,
+                             .e_phoff = sizeof im.e,
+                             .e_phnum = 3,
+                             .e_phentsize = sizeof *im.p},
+                       .note = {{4, 4, NT_GNU_BUILD_ID}, "GNU", {1, 2, 3, 4}}};
+    struct pywalk_mem mem = {read_image, &im};
+    uint8_t id[PYWALK_BUILD_ID] = {0};
+
+    memcpy(im.e.e_ident, ELFMAG, SELFMAG);
+    im.e.e_ident[EI_CLASS] = ELFCLASS64;
+    im.e.e_entry = base; /* where it lies, for read_image() */
+    im.p[0] = (Elf64_Phdr){.p_type = PT_LOAD, .p_vaddr = vaddr, .p_filesz = PAGE};
+    im.p[1] = (Elf64_Phdr){.p_type = PT_LOAD,
+                           .p_offset = PAGE,
+                           .p_vaddr = vaddr + 2 * PAGE,
+                           .p_filesz = sizeof im.note};
+    im.p[2] = im.p[1];
+    im.p[2].p_type = PT_NOTE;
+    assert_int_equal(pywalk_build_id(mem, base, id), 4);
+    assert_memory_equal(id, im.note.id, 4);
+    memset(id, 0, sizeof id);
+    assert_int_equal(pywalk_build_id(mem, 0, id), 4);
+    assert_memory_equal(id, im.note.id, 4);
+}
+
+/* As in the libraries of PyTorch's wheels. */
+static void test_build_id(void **state) {
+    (void)state;
+    build_id_of(0x7f0000000000, 0);
+    build_id_of(0x400000, 0x400000); /* a program that is not moved */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text),       cmocka_unit_test(test_json),
         cmocka_unit_test(test_directives), cmocka_unit_test(test_grow),
         cmocka_unit_test(test_safety),     cmocka_unit_test(test_carrier),
-        cmocka_unit_test(test_call)};
+        cmocka_unit_test(test_call),       cmocka_unit_test(test_build_id)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
