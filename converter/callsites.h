@@ -63,6 +63,12 @@ struct callsites_function {
 };
 uint32_t callsites_site_of(const struct callsites *cs, uint32_t site, uint32_t *parent);
 struct callsites_frame callsites_frame_of(const struct callsites *cs, uint32_t frame);
+/* Its function alone: asked for each frame of each stack. */
+static inline uint32_t callsites_function_in(const struct callsites *cs, uint32_t frame) {
+    return cs->no_frames ? frame
+           : cs->rows    ? cs->function_of[frame]
+                         : callsites_frame_of(cs, frame).function;
+}
 struct callsites_function callsites_function_of(const struct callsites *cs, uint32_t function);
 enum callsite_type callsites_type_of(const struct callsites *cs, uint32_t function);
 /* What a database that is added to has, before anything else; with rows alone. An SQLite result code. */

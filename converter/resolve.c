@@ -9,11 +9,12 @@
 #include "resolve_inside.h"
 #include "text.h"
 
-#define FRAMES_MAX 65536        /* of one stack; more is damage */
-#define PLACES_MAX (256u << 10) /* distinct (stack, pc) remembered at a time */
-#define SUMS_MAX   (16u << 10)  /* functions whose sums are held at a time */
-#define SEEN_BITS  14
-#define MISSING    (1u << 31) /* in place_total: what it refers to is not in the trace */
+#define FRAMES_MAX  65536        /* of one stack; more is damage */
+#define PLACES_MAX  (256u << 10) /* distinct (stack, pc) remembered at a time */
+#define SUMS_MAX    (16u << 10)  /* functions whose sums are held at a time */
+#define SEEN_BITS   14
+#define RECENT_BITS 11
+#define MISSING     (1u << 31) /* in place_total: what it refers to is not in the trace */
 
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,
                               struct stackset *stacks, const struct resolver_options *opt) {
@@ -26,8 +27,10 @@ struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct
     rs->cs = cs;
     rs->stacks = stacks;
     rs->opt = *opt;
-    if (!(rs->seen = calloc(1 << SEEN_BITS, sizeof *rs->seen))) {
-        free(rs);
+    rs->seen = calloc(1 << SEEN_BITS, sizeof *rs->seen);
+    rs->recent = calloc(1 << RECENT_BITS, sizeof *rs->recent);
+    if (!rs->seen || !rs->recent) {
+        resolver_free(rs);
         return NULL;
     }
     return rs;
@@ -40,6 +43,7 @@ void resolver_free(struct resolver *rs) {
     keys_free(&rs->sites);
     keys_free(&rs->addresses);
     free(rs->seen);
+    free(rs->recent);
     free(rs->sum_of);
     free(rs->place_total);
     free(rs->totals);
@@ -174,46 +178,52 @@ static int name_address(struct resolver *rs, uint64_t at, uint64_t ts, size_t *n
     return 0;
 }
 
-/* The same, once for each address. `call`: it is a return address, the call lies before it. */
-static int native_frames(struct resolver *rs, uint64_t pc, int call, uint64_t ts, size_t *n) {
-    struct address k = {.pc = call && pc ? pc - 1 : pc,
-                        .generation = rs->m->nbounds ? modules_generation(rs->m, ts) : 0};
-    struct native_seen *seen = &rs->seen[k.pc * 0x9e3779b97f4a7c15u >> (64 - SEEN_BITS)];
+/* The same, once for each address, where `seen` does not say it. */
+static int find_frames(struct resolver *rs, const struct address *k, struct native_seen *seen,
+                       uint64_t ts, size_t *n) {
     size_t before = *n;
     int is_new = 0;
 
     if (rs->addresses.n >= RESOLVER_NATIVE) {
         keys_free(&rs->addresses);
+        rs->nbase = 0;
         memset(rs->seen, 0, sizeof *rs->seen << SEEN_BITS);
         rs->nknown = 0;
     }
-    uint32_t id = seen->pc == k.pc && seen->generation == k.generation ? seen->id : 0;
-    if (!id) {
-        id = keys_put(&rs->addresses, &k, sizeof k, &is_new);
-        *seen = (struct native_seen){k.pc, k.generation, id};
-    }
+    uint32_t id = keys_put(&rs->addresses, k, sizeof *k, &is_new);
     if (!id || resolver_reserve(&rs->at, &rs->at_cap, id, sizeof *rs->at) != 0)
         return -1;
     struct native_at *a = &rs->at[id - 1];
     if (is_new) {
         *a = (struct native_at){0};
-        if (name_address(rs, k.pc, ts, n) != 0 ||
+        if (name_address(rs, k->pc, ts, n) != 0 ||
             resolver_reserve(&rs->known, &rs->known_cap, rs->nknown + *n - before,
                              sizeof *rs->known) != 0)
             return -1;
         *a = (struct native_at){(uint32_t)rs->nknown, (uint32_t)(*n - before)};
         memcpy(rs->known + rs->nknown, rs->nat + before, a->n * sizeof *rs->nat);
         rs->nknown += a->n;
-        return 0;
+    } else {
+        if (make_space(rs, *n + a->n) != 0)
+            return -1;
+        memcpy(rs->nat + *n, rs->known + a->first, a->n * sizeof *rs->nat);
+        *n += a->n;
     }
-    if (a->n == 1 && *n < rs->capacity) { /* nearly always */
-        rs->nat[(*n)++] = rs->known[a->first];
-        return 0;
-    }
-    if (make_space(rs, *n + a->n) != 0)
-        return -1;
-    memcpy(rs->nat + *n, rs->known + a->first, a->n * sizeof *rs->nat);
-    *n += a->n;
+    if (a->n == 1) /* nearly always */
+        *seen = (struct native_seen){k->pc, k->generation, rs->known[a->first]};
+    return 0;
+}
+
+/* `call`: it is a return address, the call lies before it. 0, -1: no memory. */
+static inline int native_frames(struct resolver *rs, uint64_t pc, int call, uint32_t generation,
+                                uint64_t ts, size_t *n) {
+    const struct address k = {.pc = call && pc ? pc - 1 : pc, .generation = generation};
+    struct native_seen *seen = &rs->seen[k.pc * 0x9e3779b97f4a7c15u >> (64 - SEEN_BITS)];
+
+    if (seen->pc != k.pc || seen->generation != k.generation || !seen->is.frame ||
+        *n >= rs->capacity)
+        return find_frames(rs, &k, seen, ts, n);
+    rs->nat[(*n)++] = seen->is;
     return 0;
 }
 
@@ -259,10 +269,10 @@ static size_t resolve(struct resolver *rs, const struct dict *d, const struct di
     }
     list = st->native;
     prev = 0;
-    if (pc && native_frames(rs, pc, 0, ts, &nn) != 0)
+    if (pc && native_frames(rs, pc, 0, at->generation, ts, &nn) != 0)
         return 0;
     while (nn < FRAMES_MAX && trace_list_next(&list, &prev, &x))
-        if (native_frames(rs, x, 1, ts, &nn) != 0)
+        if (native_frames(rs, x, 1, at->generation, ts, &nn) != 0)
             return 0;
     *err = 0;
     return merge_stacks(rs->py, np, rs->nat, nn, (st->flags & 6) != 0, rs->out);
@@ -334,12 +344,16 @@ static int flush(struct resolver *rs);
 struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint64_t stack,
                                       uint64_t pc, uint64_t ts, int *missing) {
     struct place k = {stack, pc, epoch, rs->m->nbounds ? modules_generation(rs->m, ts) : 0};
-    uint32_t total = rs->last_total;
     int is_new;
 
     if (rs->opt.no_stacks)
         k = (struct place){0};
-    if (total && memcmp(&k, &rs->last, sizeof k) == 0)
+    struct resolver_recent *recent =
+        &rs->recent[(k.stack * 0x9e3779b97f4a7c15u ^ k.pc * 0xff51afd7ed558ccdu) >>
+                    (64 - RECENT_BITS)];
+    uint32_t total = recent->total;
+    if (total && recent->k.stack == k.stack && recent->k.pc == k.pc && recent->k.epoch == k.epoch &&
+        recent->k.generation == k.generation)
         goto out;
     if (rs->places.n >= PLACES_MAX)
         keys_free(&rs->places);
@@ -355,8 +369,7 @@ struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint6
     total = rs->place_total[id - 1];
     if (total == 0)
         return NULL;
-    rs->last = k;
-    rs->last_total = total;
+    *recent = (struct resolver_recent){k, total};
 out:
     if (missing)
         *missing = (total & MISSING) != 0;
@@ -389,7 +402,7 @@ static int add_functions(struct resolver *rs, const struct resolver_total *t) {
     for (uint32_t i = 0; i < t->n; i++) {
         if (frames[i] & STACKSET_AGAIN)
             continue;
-        struct resolver_function *f = sums_of(rs, callsites_frame_of(rs->cs, frames[i]).function);
+        struct resolver_function *f = sums_of(rs, callsites_function_in(rs->cs, frames[i]));
         if (!f)
             return -ENOMEM;
         f->total += (int64_t)t->count;
@@ -447,7 +460,7 @@ static int flush(struct resolver *rs) {
     keys_free(&rs->sites);
     keys_free(&rs->places);
     rs->nframes = 0;
-    rs->last_total = 0;
+    memset(rs->recent, 0, sizeof *rs->recent << RECENT_BITS);
     return err;
 }
 

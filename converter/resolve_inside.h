@@ -50,9 +50,11 @@ struct resolver {
     uint32_t *named, named_epoch;
     size_t named_cap;
     struct keys addresses; /* struct address -> at[id - 1] */
+    uint32_t nbase;        /* the first of them, that are kept elsewhere already */
     struct native_seen { /* some of them, by a few bits: nearly all are asked for again and again */
         uint64_t pc;
-        uint32_t generation, id; /* id 0: none */
+        uint32_t generation;
+        struct merge_native is; /* its only frame, 0: none */
     } * seen;
     struct native_at {
         uint32_t first, n; /* in known */
@@ -60,8 +62,11 @@ struct resolver {
     size_t at_cap;
     struct merge_native *known;
     size_t nknown, known_cap;
-    struct place last; /* a thread often does the same at several ticks */
-    uint32_t last_total;
+    struct
+        resolver_recent { /* places, by a few bits: a thread often does the same at several ticks */
+        struct place k;
+        uint32_t total; /* 0: none */
+    } * recent;
     struct merge_python *py;
     struct merge_native *nat;
     uint32_t *out;

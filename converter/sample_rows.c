@@ -6,11 +6,13 @@
 #include <string.h>
 
 #define SPACE_EVERY 256 /* samples */
+#define MANY        256 /* are decoded at a time */
 
 struct sample_rows {
     struct load *l;
     uint64_t since_space;
     struct reader_data data;
+    uint64_t ts[MANY], tid[MANY], stack[MANY], pc[MANY], cpu_us[MANY], count[MANY], flags[MANY];
     size_t block;
     struct sample_row *spare; /* for merging */
     size_t spare_cap;
@@ -29,17 +31,15 @@ static int push(struct sample_batch *b, const struct sample_row *row) {
     return 0;
 }
 
-/* Resolves one sample and adds it up. */
-static int take(struct sample_rows *s, struct sample_batch *b, const struct trace_value *v) {
+/* Resolves the i-th sample and adds it up. */
+static int take(struct sample_rows *s, struct sample_batch *b, size_t i) {
     struct load *l = s->l;
-    uint64_t ts = v[TRACE_sample_ts].u, stack = v[TRACE_sample_stack].u;
-    struct sample_row row = {.cpu_us = v[TRACE_sample_cpu_us].u,
-                             .count = v[TRACE_sample_count].u,
-                             .flags = v[TRACE_sample_flags].u};
+    uint64_t ts = s->ts[i];
+    struct sample_row row = {.cpu_us = s->cpu_us[i], .count = s->count[i], .flags = s->flags[i]};
     int missing = 0;
     struct resolver_total *t =
-        resolver_stack(l->resolver, s->data.h.epoch, stack, v[TRACE_sample_pc].u, ts, &missing);
-    struct thread *th = threads_at(&l->meta->threads, v[TRACE_sample_tid].u, ts);
+        resolver_stack(l->resolver, s->data.h.epoch, s->stack[i], s->pc[i], ts, &missing);
+    struct thread *th = threads_at(&l->meta->threads, s->tid[i], ts);
     uint64_t running = row.flags & 1 ? row.count : 0;
 
     if (!t || !th)
@@ -56,6 +56,8 @@ static int take(struct sample_rows *s, struct sample_batch *b, const struct trac
     th->samples += row.count;
     th->running += running;
     th->cpu_us += row.cpu_us;
+    if (l->no_rows)
+        return 0;
     row.ts = clock_utc(&l->meta->clock, ts);
     row.thread = th - l->meta->threads.t + 1;
     row.stack = t->site;
@@ -108,13 +110,12 @@ static int sort(struct sample_rows *s, struct sample_batch *b) {
 }
 
 /* Of part of the trace: what is in it. Stacks of triggers come with these. */
-static int wanted(const struct load *l, const struct trace_value *v) {
-    uint64_t ts = v[TRACE_sample_ts].u, types = l->shared.types;
+static int wanted(const struct load *l, uint64_t ts, uint64_t count) {
+    uint64_t types = l->shared.types;
 
     if (l->shared.hi && (ts < l->shared.lo || ts > l->shared.hi))
         return 0;
-    return !types || types >> TRACE_sample & 1 ||
-           (types >> TRACE_trigger & 1 && v[TRACE_sample_count].u == 0);
+    return !types || types >> TRACE_sample & 1 || (types >> TRACE_trigger & 1 && count == 0);
 }
 
 /* A block may name a hundred thousand functions: what is to be inserted of them is not gathered until its last sample has come. */
@@ -126,15 +127,32 @@ static int make_space(struct sample_rows *s) {
     return queue_is_full(l->stacks->rows) ? l->wait_for_space(l->samples_ctx) : 0;
 }
 
+/* The samples of a block. 0 or -ENOMEM. */
+static int take_all(struct sample_rows *s, struct sample_batch *b) {
+    const struct trace_samples to = {s->ts, s->tid, s->stack, s->pc, s->cpu_us, s->count, s->flags};
+    struct trace_rows rows;
+    size_t n = MANY;
+    int damaged = 0, err = 0;
+
+    trace_rows_start(&rows, &s->data.h, s->data.data);
+    while (!err && n == MANY && !damaged) {
+        n = trace_samples_next(&rows, &to, MANY, &damaged);
+        for (size_t i = 0; !err && i < n; i++)
+            if (wanted(s->l, s->ts[i], s->count[i]) && (err = make_space(s)) == 0)
+                err = take(s, b, i);
+    }
+    if (damaged)
+        reader_damaged(s->l->shared.reader, s->block - 1);
+    return err;
+}
+
 int sample_rows_fill(struct sample_rows *s, struct sample_batch *b) {
     struct reader *r = s->l->shared.reader;
     const uint64_t want = 1ull << TRACE_sample, types = s->l->shared.types;
     const int is_asked = !types || types & (want | 1ull << TRACE_trigger);
     const uint64_t from = (is_asked ? want : 0) | (types & STRIPS_TYPES);
     const uint64_t keep = STRIPS_TYPES & (types ? types | READER_ALWAYS : ~0ull);
-    struct trace_value v[TRACE_MAX_FIELDS];
-    struct trace_rows rows;
-    int type, err;
+    int err;
 
     b->n = 0;
     while (s->block < reader_blocks(r)) {
@@ -152,13 +170,10 @@ int sample_rows_fill(struct sample_rows *s, struct sample_batch *b) {
             return err;
         if (!is_asked)
             return 1;
-        trace_rows_start(&rows, &s->data.h, s->data.data);
-        while ((type = trace_rows_next(&rows, want, v)) > 0)
-            if (wanted(s->l, v) && ((err = make_space(s)) != 0 || (err = take(s, b, v)) != 0))
-                return err;
-        if (type < 0)
-            reader_damaged(r, s->block - 1);
-        return (err = sort(s, b)) ? err : 1;
+        err = take_all(s, b);
+        if (!err)
+            err = sort(s, b);
+        return err ? err : 1;
     }
     return 0;
 }

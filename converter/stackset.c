@@ -84,7 +84,7 @@ int stackset_mark(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf
     }
     *leaf = (uint32_t)n;
     for (size_t i = 0; i < n; i++) {
-        uint32_t function = callsites_frame_of(s->cs, frames[i]).function;
+        uint32_t function = callsites_function_in(s->cs, frames[i]);
         if (*leaf == n && callsites_type_of(s->cs, function) == CALLSITE_PYTHON)
             *leaf = (uint32_t)i;
         if (s->seen[function] == s->stamp)
