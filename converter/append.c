@@ -7,8 +7,32 @@
 
 #include "bind.h"
 
+static sqlite3_int64 more_row(uint32_t trace, enum append_more what) {
+    return APPEND_MORE_BELOW - 2 * (sqlite3_int64)trace - what;
+}
+
+/* At the end of *p, of *n bytes. Where there is no such row, nothing. */
+static int add_more(sqlite3 *db, uint32_t trace, enum append_more what, void **p, size_t *n) {
+    sqlite3_blob *b = NULL;
+    int rc = sqlite3_blob_open(db, "main", "trace_read", "addresses", more_row(trace, what), 0, &b);
+
+    if (rc != SQLITE_OK) {
+        sqlite3_blob_close(b);
+        return SQLITE_OK;
+    }
+    int bytes = sqlite3_blob_bytes(b);
+    uint8_t *all = realloc(*p, *n + (size_t)bytes + 1);
+    if (all) {
+        *p = all;
+        rc = sqlite3_blob_read(b, all + *n, bytes, 0);
+        *n += rc == SQLITE_OK ? (size_t)bytes : 0;
+    }
+    int rc2 = sqlite3_blob_close(b);
+    return !all ? SQLITE_NOMEM : rc != SQLITE_OK ? rc : rc2;
+}
+
 /* Its row, if it has one that says how far it was read. */
-static int take_read(struct append_trace *t, sqlite3_stmt *st) {
+static int take_read(struct append_trace *t, sqlite3 *db, sqlite3_stmt *st) {
     uint64_t *const to[] = {&t->at.blocks,       &t->at.digest,  &t->at.last,
                             &t->at.eval,         &t->at.modules, &t->at.modules_digest,
                             &t->at.modules_last, &t->at.names,   &t->rows.periods};
@@ -16,12 +40,21 @@ static int take_read(struct append_trace *t, sqlite3_stmt *st) {
     for (size_t i = 0; i < sizeof to / sizeof *to; i++)
         *to[i] = (uint64_t)sqlite3_column_int64(st, (int)i + 3);
     const void *p = sqlite3_column_blob(st, 12);
-    t->nkept = (size_t)sqlite3_column_bytes(st, 12);
-    if (!p || !t->nkept)
+    size_t n = (size_t)sqlite3_column_bytes(st, 12);
+    if (sqlite3_column_type(st, 3) == SQLITE_NULL)
         return SQLITE_OK;
-    if ((t->kept = malloc(t->nkept)))
-        memcpy(t->kept, p, t->nkept);
-    return t->kept ? SQLITE_OK : SQLITE_NOMEM;
+    int rc = add_more(db, t->id, APPEND_ADDRESSES, &t->kept, &t->nkept);
+    t->nbase = t->nkept;
+    if (rc == SQLITE_OK)
+        rc = add_more(db, t->id, APPEND_DICTIONARY, &t->dictionary, &t->ndictionary);
+    void *all = rc == SQLITE_OK ? realloc(t->kept, t->nkept + n + 1) : NULL;
+    if (!all)
+        return rc == SQLITE_OK ? SQLITE_NOMEM : rc;
+    t->kept = all;
+    if (n)
+        memcpy((uint8_t *)all + t->nkept, p, n);
+    t->nkept += n;
+    return SQLITE_OK;
 }
 
 static int load_traces(struct append *a, sqlite3 *db) {
@@ -60,7 +93,7 @@ static int load_traces(struct append *a, sqlite3 *db) {
         }
         a->trace[n - 1] = (struct append_trace){.id = id, .bytes = bytes};
         if (bytes >= 0)
-            rc = take_read(&a->trace[n - 1], st);
+            rc = take_read(&a->trace[n - 1], db, st);
     }
     sqlite3_finalize(st);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
@@ -117,8 +150,10 @@ int append_load(struct append *a, sqlite3 *db) {
 }
 
 void append_free(struct append *a) {
-    for (uint32_t i = 0; i < a->names.n; i++)
+    for (uint32_t i = 0; i < a->names.n; i++) {
         free(a->trace[i].kept);
+        free(a->trace[i].dictionary);
+    }
     keys_free(&a->names);
     free(a->trace);
     free(a->tids);
@@ -163,7 +198,9 @@ int append_forget(sqlite3 *db, uint32_t trace) {
         "SELECT m.name, max(c.name = 'trace'), max(c.name = 'id'), max(c.name = 'thread') FROM sqlite_master m, pragma_table_info(m.name) c"
         " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' AND m.name NOT IN"
         " ('function', 'frame', 'stack', 'part', 'clock_boot', 'clock_knot', 'trace_file') GROUP BY m.name";
-    char *sql = sqlite3_mprintf("DELETE FROM trace_file WHERE id = %u;", trace);
+    char *sql = sqlite3_mprintf(
+        "DELETE FROM trace_file WHERE id = %u; DELETE FROM trace_read WHERE trace IN (%lld, %lld);",
+        trace, more_row(trace, APPEND_ADDRESSES), more_row(trace, APPEND_DICTIONARY));
     long long base = (long long)trace << 40;
     sqlite3_stmt *st;
     int rc = sql ? sqlite3_prepare_v2(db, tables, -1, &st, NULL) : SQLITE_NOMEM;
@@ -238,6 +275,21 @@ int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void
     for (int i = 0; i < 8; i++)
         sqlite3_bind_int64(st, i + 2, (sqlite3_int64)v[i]);
     sqlite3_bind_blob64(st, 10, kept, n, SQLITE_STATIC);
+    sqlite3_step(st);
+    return sqlite3_finalize(st);
+}
+
+int append_keep_more(sqlite3 *db, uint32_t trace, enum append_more what, const void *kept,
+                     size_t n) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(
+        db, "INSERT OR REPLACE INTO trace_read VALUES(?, 0, 0, 0, 0, 0, 0, 0, 0, ?)", -1, &st,
+        NULL);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_bind_int64(st, 1, more_row(trace, what));
+    sqlite3_bind_blob64(st, 2, kept, n, SQLITE_STATIC);
     sqlite3_step(st);
     return sqlite3_finalize(st);
 }

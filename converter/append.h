@@ -32,12 +32,18 @@ struct append {
         struct resume at;
         struct resume_rows rows;
         void *kept; /* as resolver_save(), or of a database without stacks epochs_save(), gave it */
-        size_t nkept;
+        size_t nkept, nbase; /* nbase: what APPEND_ADDRESSES has of it, the first bytes */
+        void *dictionary;    /* as epochs_keep() gave it */
+        size_t ndictionary;
     } * trace; /* by name */
     size_t cap;
     uint32_t last; /* the highest number of a trace */
     uint64_t *tids;
 };
+
+/* What a live question's database keeps of a trace besides, in rows of table trace_read with numbers of their own: it is large, and written again seldom. */
+enum append_more { APPEND_ADDRESSES = 1, APPEND_DICTIONARY };
+#define APPEND_MORE_BELOW (-(1 << 20)) /* kept_numbers.c has those from here to 0 */
 
 int append_load(struct append *a, sqlite3 *db);
 void append_free(struct append *a);
@@ -48,6 +54,8 @@ int append_forget(sqlite3 *db, uint32_t trace);
 int append_reopen(sqlite3 *db, uint32_t trace);
 /* How far a trace was read, so that it can be gone on with. */
 int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void *kept, size_t n);
+int append_keep_more(sqlite3 *db, uint32_t trace, enum append_more what, const void *kept,
+                     size_t n);
 int append_clocks(sqlite3 *db, struct align *al);
 
 #endif

@@ -41,6 +41,7 @@ struct job {
     double done, share; /* of all input: finished files, this file */
     double part;        /* of this file, as it was said last */
     int stop;           /* tick() has said so */
+    int stale;          /* what it adds to cannot be added to */
 };
 
 static __attribute__((format(printf, 3, 4))) void say(const struct job *j, const char *file,
@@ -71,23 +72,49 @@ static int tick_again(void *ctx) {
     return tick(j, j->part);
 }
 
+/* What is large of what the next question need not find out again, where it has grown by a quarter. */
+static int keep_more(struct job *j, const struct prepared *p, uint32_t trace) {
+    int rc = SQLITE_OK;
+    size_t n;
+    void *kept;
+
+    if (!resolver_has_base(p->load.resolver)) {
+        if (!(kept = resolver_save(p->load.resolver, 1, &n)))
+            return SQLITE_NOMEM;
+        rc = append_keep_more(j->store.db, trace, APPEND_ADDRESSES, kept, n);
+        resolver_saved(p->load.resolver);
+        free(kept);
+    }
+    if (rc == SQLITE_OK && (kept = epochs_keep(p->load.shared.epochs, &n))) {
+        rc = append_keep_more(j->store.db, trace, APPEND_DICTIONARY, kept, n);
+        free(kept);
+    }
+    return rc;
+}
+
 /* How far the trace was read, if it can be gone on with: it may grow, nothing of it is damaged, nothing refers to what is not there. */
 static int keep_reading(struct job *j, const struct prepared *p, const struct trace_row *row) {
     const struct reader_loss *l = &row->loss;
     struct resume at;
     size_t n;
+    int rc = SQLITE_OK;
 
     if (p->meta.end_reason || !p->boot || !p->meta.clock.n || j->plan.partial || row->unresolved ||
         l->damaged_blocks || l->damaged_bytes || l->missing_blocks || l->repeated_blocks ||
         l->newer_blocks || l->unknown_blocks || l->excess_blocks || l->wrong_hints ||
         callsites_has(&j->sites, CALLSITE_PYTHON, "[unknown]", NULL, 0))
         return SQLITE_OK;
-    void *kept = epochs_have_stacks(p->load.shared.epochs) ? resolver_save(p->load.resolver, &n)
-                                                           : epochs_save(p->load.shared.epochs, &n);
+    int has_stacks = epochs_have_stacks(p->load.shared.epochs);
+    if (j->opt->cache && has_stacks)
+        rc = keep_more(j, p, row->trace);
+    if (rc != SQLITE_OK)
+        return rc;
+    void *kept = has_stacks ? resolver_save(p->load.resolver, !j->opt->cache, &n)
+                            : epochs_save(p->load.shared.epochs, &n);
     if (!kept)
         return SQLITE_NOMEM;
     resume_of(&at, row->reader, row->meta, &p->modules);
-    int rc = append_keep(j->store.db, row->trace, &at, kept, n);
+    rc = append_keep(j->store.db, row->trace, &at, kept, n);
     free(kept);
     return rc;
 }
@@ -113,6 +140,9 @@ static int convert_trace(struct job *j, struct prepared *p) {
         return SQLITE_OK;
     }
     int rc = SQLITE_OK;
+    /* What it had before is in the sums of all traces. */
+    if ((j->stale = p->state == APPEND_GROWN && !p->resumed && j->rows.only_all) != 0)
+        return SQLITE_ABORT;
     if (p->state == APPEND_GROWN)
         rc = (p->resumed ? append_reopen : append_forget)(j->store.db, p->was->id);
     if (rc == SQLITE_OK && p->state == APPEND_GROWN && !p->resumed && j->rows.adds_all)
@@ -203,7 +233,7 @@ static int convert_files(struct job *j, const struct inputs *in, const size_t *f
             err = store_failed(&j->store, SQLITE_NOMEM, "reading");
     }
     ahead_stop(a);
-    return err;
+    return j->stale ? -ESTALE : err;
 }
 
 static int convert_all(struct job *j, const struct inputs *in) {
@@ -318,6 +348,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     int rc = j.symbols ? load_register(j.store.db, &j.now) : SQLITE_NOMEM;
     if (rc == SQLITE_OK && j.store.adding)
         rc = start_adding(&j);
+    j.rows.only_all = opt->cache && j.sites.no_frames && !(opt->need & VTAB_SUMS);
     j.rows.adds_all = opt->cache && tables_have_functions(j.store.db) == 1;
     err = store_failed(&j.store, rc, "starting");
     if (!err)

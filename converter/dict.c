@@ -5,69 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keys.h"
+#include "dict_inside.h"
 
-#define KEPT     2
 #define SAID_MAX (1u << 20) /* bytes of epochs_save() */
-#define DICT_ID  48         /* bytes that an id takes in `struct keys` */
 
 #define STACKS_TYPES (1ull << TRACE_frame | 1ull << TRACE_stack)
-
-enum { STRINGS, FRAMES, STACKS, MODULES, NATIVE_FILES, NTABLES };
-
-struct dict_text {
-    const uint8_t *p;
-    uint32_t n;
-};
 
 struct said {
     uint64_t id;
     uint32_t epoch, n; /* bytes of text behind it */
-};
-
-static const size_t entry_size[NTABLES] = {sizeof(struct dict_text), sizeof(struct dict_frame),
-                                           sizeof(struct dict_stack), sizeof(struct dict_module),
-                                           sizeof(struct dict_native_file)};
-
-/* id -> entry: ids of a whole dictionary are 1, 2, 3 ..., so that they are looked up nowhere; a damaged one has holes. */
-struct table {
-    size_t dense;    /* entry i of these is that of id i + 1 */
-    struct keys ids; /* of those behind the first hole: their entries follow, in this order */
-    uint8_t *entries;
-    size_t cap;
-};
-
-struct dict {
-    struct epochs *es;
-    size_t next, end; /* in its order: what is yet to be read */
-    uint32_t epoch;
-    int used;
-    uint64_t stamp;
-    struct table t[NTABLES];
-    uint8_t **blocks;      /* copies that the entries point into */
-    size_t nblocks, bytes; /* bytes: of them and the tables */
-};
-
-struct epochs {
-    struct reader *r;
-    uint64_t want;        /* record types */
-    int as_asked;         /* a dictionary is read as far as what is asked of it lies */
-    int no_memory;        /* for that */
-    const uint8_t *given; /* strings, each with a struct said before it */
-    size_t ngiven;
-    struct keys asked; /* {epoch, id} of those in said */
-    uint8_t *said;
-    size_t nsaid, said_cap;
-    struct reader_data data;
-    struct dict d[KEPT];
-    uint64_t clock;
-    struct place { /* the dictionary blocks, by epoch and place in the file */
-        uint32_t epoch;
-        size_t block;
-    } * order;
-    size_t norder;
-    uint32_t *distinct;
-    size_t ndistinct;
 };
 
 static void clear(struct dict *d) {
@@ -76,7 +22,7 @@ static void clear(struct dict *d) {
         free(d->t[i].entries);
     }
     for (size_t i = 0; i < d->nblocks; i++)
-        free(d->blocks[i]);
+        free(d->blocks[i].p);
     free(d->blocks);
     memset(d, 0, sizeof *d);
 }
@@ -89,7 +35,7 @@ static const void *find(const struct dict *d, int which, uint64_t id) {
         uint32_t n = keys_find(&t->ids, &id, sizeof id);
         i = n ? t->dense + n : 0;
     }
-    return i ? t->entries + (i - 1) * entry_size[which] : NULL;
+    return i ? t->entries + (i - 1) * dict_entry_size[which] : NULL;
 }
 
 /* The number of entry `id`, which is new. 0: there is one already, or (*err) no memory. */
@@ -108,13 +54,13 @@ static size_t number(struct table *t, uint64_t id, int is_next, int *err) {
 static void *place(struct dict *d, int which, uint64_t id, int *err) {
     struct table *t = &d->t[which];
     int is_next = id == t->dense + 1 && t->ids.n == 0;
-    size_t takes = entry_size[which] + (is_next ? 0 : DICT_ID);
+    size_t takes = dict_entry_size[which] + (is_next ? 0 : DICT_ID);
 
     if (id <= t->dense || takes > DICT_MAX - d->bytes)
         return NULL;
     if (t->dense + t->ids.n == t->cap) {
         size_t cap = t->cap ? t->cap * 2 : 64;
-        uint8_t *p = realloc(t->entries, cap * entry_size[which]);
+        uint8_t *p = realloc(t->entries, cap * dict_entry_size[which]);
         if (!p) {
             *err = -ENOMEM;
             return NULL;
@@ -126,7 +72,7 @@ static void *place(struct dict *d, int which, uint64_t id, int *err) {
     if (i == 0)
         return NULL;
     d->bytes += takes;
-    return t->entries + (i - 1) * entry_size[which];
+    return t->entries + (i - 1) * dict_entry_size[which];
 }
 
 static int take_row(struct dict *d, int type, const struct trace_value *v) {
@@ -179,7 +125,7 @@ static int take_block(struct dict *d, const struct reader_data *data, uint64_t w
 
     if (data->len > DICT_MAX - d->bytes)
         return 0;
-    uint8_t **blocks = realloc(d->blocks, (d->nblocks + 1) * sizeof *blocks);
+    struct dict_block *blocks = realloc(d->blocks, (d->nblocks + 1) * sizeof *blocks);
     if (!blocks)
         return -ENOMEM;
     d->blocks = blocks;
@@ -187,7 +133,7 @@ static int take_block(struct dict *d, const struct reader_data *data, uint64_t w
     if (!copy)
         return -ENOMEM;
     memcpy(copy, data->data, data->len);
-    d->blocks[d->nblocks++] = copy;
+    d->blocks[d->nblocks++] = (struct dict_block){copy, data->len};
     d->bytes += data->len;
     trace_rows_start(&rows, &data->h, copy);
     while (!err && (type = trace_rows_next(&rows, want, v)) > 0)
@@ -251,7 +197,7 @@ static int load(struct epochs *es, struct dict *d, uint32_t epoch) {
     }
     for (d->end = d->next; d->end < es->norder && es->order[d->end].epoch == epoch;)
         d->end++;
-    if (es->given && take_given(es, d) != 0)
+    if ((es->given && take_given(es, d) != 0) || (es->taken && es->take(d) != 0))
         more = -ENOMEM;
     while (more > 0)
         more = read_more(d);

@@ -64,6 +64,13 @@ int epochs_have_stacks(const struct epochs *es);
  */
 void *epochs_save(const struct epochs *es, size_t *n);
 void epochs_give(struct epochs *es, const void *saved, size_t n);
+/*
+ * Of others the dictionary of the last epoch as it was read, likewise, for those who know that the first reader_blocks() blocks are the same
+ * (reader_digest()): of them none is decoded again. NULL: it is not worth it, or what was taken is most of it, or no memory.
+ * epochs_take(): borrowed; what was not written for these records or is damaged is left out.
+ */
+void *epochs_keep(const struct epochs *es, size_t *n);
+void epochs_take(struct epochs *es, const void *kept, size_t n);
 void epochs_free(struct epochs *es);
 /* Of `es`; one that the trace does not have is empty. NULL: no memory. */
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch);

@@ -120,7 +120,9 @@ int kept_numbers_load(struct kept_numbers *k, sqlite3 *db, struct callsites *cs,
     sqlite3_stmt *st = NULL;
     int taken = 1, is_right = 1;
     int rc = sqlite3_prepare_v2(
-        db, "SELECT addresses FROM trace_read WHERE trace <= 0 ORDER BY trace DESC", -1, &st, NULL);
+        db,
+        "SELECT addresses FROM trace_read WHERE trace BETWEEN -1048575 AND 0 ORDER BY trace DESC",
+        -1, &st, NULL);
 
     *k = (struct kept_numbers){0};
     while (rc == SQLITE_OK && taken > 0 && sqlite3_step(st) == SQLITE_ROW) {
@@ -184,7 +186,8 @@ int kept_numbers_save(struct kept_numbers *k, sqlite3 *db, const struct callsite
     if (memcmp(h.last, k->last, sizeof h.last) == 0)
         return SQLITE_OK;
     if (k->rows == 0 || k->rows >= ROWS_MOST) {
-        rc = sqlite3_exec(db, "DELETE FROM trace_read WHERE trace <= 0", NULL, NULL, NULL);
+        rc = sqlite3_exec(db, "DELETE FROM trace_read WHERE trace BETWEEN -1048575 AND 0", NULL,
+                          NULL, NULL);
         *k = (struct kept_numbers){0};
     }
     memcpy(h.seed[0], cs->seed, sizeof h.seed[0]);

@@ -106,6 +106,8 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
         epochs_without_stacks(s->epochs);
     if (s->epochs && !has_stacks && p->resumed)
         epochs_give(s->epochs, p->was->kept, p->was->nkept);
+    if (s->epochs && has_stacks && p->resumed)
+        epochs_take(s->epochs, p->was->dictionary, p->was->ndictionary);
     if (!s->epochs || meta_load(&p->meta, r, s->epochs) != 0 ||
         recorded_load(&p->recorded, r, s->epochs) != 0 ||
         (has_native && modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0) ||
@@ -142,8 +144,9 @@ int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t 
         return -ENOMEM;
     p->load.resolver =
         resolver_new(p->load.shared.epochs, &p->modules, plan->sites, plan->stacks, &o);
-    if (!p->load.resolver || (p->resumed && epochs_have_stacks(p->load.shared.epochs) &&
-                              resolver_restore(p->load.resolver, p->was->kept, p->was->nkept) != 0))
+    if (!p->load.resolver ||
+        (p->resumed && epochs_have_stacks(p->load.shared.epochs) &&
+         resolver_restore(p->load.resolver, p->was->kept, p->was->nkept, p->was->nbase) != 0))
         return -ENOMEM;
     return sample_rows_new(&p->rows, &p->load);
 }

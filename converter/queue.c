@@ -105,11 +105,12 @@ void queue_text_end(struct queue *q, struct queue_row *r, size_t len) {
     q->waiting.ntext += len;
 }
 
-static int insert(sqlite3_stmt *st, const struct queue_row *r, const char *text) {
+/* is_all: in the place of its trace's number comes that of all traces. */
+static int insert(sqlite3_stmt *st, const struct queue_row *r, const char *text, int is_all) {
     int column = inserts[r->table].values;
 
     for (int i = 0; i < column; i++)
-        sqlite3_bind_int64(st, i + 1, r->v[i]);
+        sqlite3_bind_int64(st, i + 1, i || !is_all ? r->v[i] : 0);
     if (r->table == QUEUE_STACK && r->v[3] == r->v[1]) /* no Python in it */
         sqlite3_bind_null(st, 4);
     if ((r->table == QUEUE_FUNCTION || r->table == QUEUE_FRAME) && r->v[2] == 0) /* no line */
@@ -163,8 +164,9 @@ int queue_drain(struct queue *q, sqlite3 *db, uint32_t trace) {
             rc = sqlite3_prepare_v3(db, inserts[r->table].sql, -1, SQLITE_PREPARE_PERSISTENT,
                                     &st[r->table], NULL);
         if (rc == SQLITE_OK)
-            rc = insert(st[r->table], r, rows->text + r->text);
-        if (rc == SQLITE_OK && r->table == QUEUE_SUMS && q->adds_all) {
+            rc = insert(st[r->table], r, rows->text + r->text,
+                        r->table == QUEUE_SUMS && q->only_all);
+        if (rc == SQLITE_OK && r->table == QUEUE_SUMS && q->adds_all && !q->only_all) {
             sqlite3_bind_int64(st[r->table], 1, 0);
             rc = sql_done(st[r->table]);
         }

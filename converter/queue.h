@@ -48,6 +48,7 @@ struct queue_rows {
 };
 
 struct queue {
+    int only_all; /* they count in those of trace 0 alone */
     int adds_all; /* rows of QUEUE_SUMS also count in those of trace 0, all traces' (else they are summed up at the end, where there are several) */
     pthread_mutex_t lock; /* of waiting */
     struct queue_rows waiting, going;

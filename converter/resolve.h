@@ -65,9 +65,12 @@ const uint32_t *resolver_frames(const struct resolver *rs, const struct resolver
 int resolver_end(struct resolver *rs);
 /*
  * The native addresses that were named, for another conversion of this trace whose callsites have the same numbers: no file is opened for them
- * again. malloc; NULL: no memory. resolver_restore() takes what makes sense of it: 0 or -ENOMEM.
+ * again. malloc; NULL: no memory. resolver_restore() takes what makes sense of it: 0 or -ENOMEM. Its first `base` bytes are kept elsewhere: unless
+ * `all`, resolver_save() gives what came besides. resolver_has_base(): that is little of it.
  */
-void *resolver_save(const struct resolver *rs, size_t *n);
-int resolver_restore(struct resolver *rs, const void *saved, size_t n);
+void *resolver_save(const struct resolver *rs, int all, size_t *n);
+int resolver_has_base(const struct resolver *rs);
+void resolver_saved(struct resolver *rs); /* now all are kept elsewhere */
+int resolver_restore(struct resolver *rs, const void *saved, size_t n, size_t base);
 
 #endif

@@ -16,13 +16,21 @@ struct saved_frame {
     uint16_t eval, owner;
 };
 
-void *resolver_save(const struct resolver *rs, size_t *n) {
+int resolver_has_base(const struct resolver *rs) {
+    return rs->nbase && rs->addresses.n - rs->nbase <= rs->nbase / 4;
+}
+
+void resolver_saved(struct resolver *rs) {
+    rs->nbase = rs->addresses.n;
+}
+
+void *resolver_save(const struct resolver *rs, int all, size_t *n) {
     uint8_t *out = calloc(rs->addresses.n * sizeof(struct saved) +
                               rs->nknown * sizeof(struct saved_frame) + 1,
                           1),
             *p = out;
 
-    for (uint32_t id = 1; p && id <= rs->addresses.n; id++) {
+    for (uint32_t id = all ? 1 : rs->nbase + 1; p && id <= rs->addresses.n; id++) {
         const struct native_at *a = &rs->at[id - 1];
         struct saved s = {.n = a->n};
         memcpy(&s.key, keys_key(&rs->addresses, id, NULL), sizeof s.key);
@@ -38,12 +46,14 @@ void *resolver_save(const struct resolver *rs, size_t *n) {
     return out;
 }
 
-int resolver_restore(struct resolver *rs, const void *saved, size_t n) {
-    const uint8_t *p = saved, *end = p + n;
+int resolver_restore(struct resolver *rs, const void *saved, size_t n, size_t base) {
+    const uint8_t *p = saved, *end = p + n, *own = p + base;
     struct saved s;
     int is_new;
 
     while ((size_t)(end - p) >= sizeof s) {
+        if (p == own)
+            rs->nbase = rs->addresses.n;
         memcpy(&s, p, sizeof s);
         p += sizeof s;
         if (s.n > (size_t)(end - p) / sizeof(struct saved_frame) ||
@@ -63,5 +73,7 @@ int resolver_restore(struct resolver *rs, const void *saved, size_t n) {
                 (struct merge_native){known ? f.frame : 1, f.eval != 0, (enum merge_owner)f.owner};
         }
     }
+    if (p == own)
+        rs->nbase = rs->addresses.n;
     return 0;
 }

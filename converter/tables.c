@@ -103,6 +103,17 @@ static int is_analyzed(sqlite3 *db) {
                    " (SELECT CAST(stat AS INTEGER) FROM sqlite_stat1 WHERE tbl = 'bytes')") == 1;
 }
 
+/* Of a live question's database: whether it has rows of those that come with each tick, step or second. Where only their sums were wanted
+ * indexes and figures for the planner would take a sixth of the time, and help nobody. */
+static int has_many(sqlite3 *db) {
+    return tables_number(
+               db,
+               "SELECT EXISTS (SELECT 1 FROM sample) OR EXISTS (SELECT 1 FROM torch_step)"
+               " OR EXISTS (SELECT 1 FROM cpu) OR EXISTS (SELECT 1 FROM comm)"
+               " OR EXISTS (SELECT 1 FROM event) OR EXISTS (SELECT 1 FROM variable)"
+               " OR EXISTS (SELECT 1 FROM gpu) OR EXISTS (SELECT 1 FROM torch_module_total)") != 0;
+}
+
 int tables_have_functions(sqlite3 *db) {
     return tables_number(db, "SELECT EXISTS (SELECT 1 FROM function_total WHERE trace = 0)");
 }
@@ -150,7 +161,8 @@ int tables_finish(sqlite3 *db, int adding, int is_cache) {
             "SELECT EXISTS (SELECT 1 FROM trace_file WHERE attempt OR rank IS NOT NULL)",
         has_calls[] = "SELECT EXISTS (SELECT 1 FROM torch_step)"
                       " OR EXISTS (SELECT 1 FROM torch_module_total)";
-    int rc = SQLITE_OK, stored = tables_number(db, is_stored);
+    int rc = SQLITE_OK, stored = tables_number(db, is_stored), analyzed = adding && is_analyzed(db),
+        is_plain = is_cache && !analyzed && !has_many(db);
 
     if (tables_number(db, "SELECT count(job) FROM trace_file") != 0)
         rc = run_part(db, "--@ runs", "--@ jobs");
@@ -162,13 +174,13 @@ int tables_finish(sqlite3 *db, int adding, int is_cache) {
         rc = run_part(db, "--@ functions", "--@ modules");
     if (rc == SQLITE_OK && tables_number(db, has_calls) != 0)
         rc = run_part(db, "--@ modules", "--@ indexes");
-    if (rc == SQLITE_OK && !(adding && is_cache))
+    if (rc == SQLITE_OK && !is_plain && !(is_cache && analyzed))
         rc = run_part(db, "--@ indexes", "--@ stored");
     if (rc == SQLITE_OK && stored)
         rc = run_part(db, "--@ stored", "--@ hangs");
     if (rc == SQLITE_OK && stored && may_hang(db))
         rc = run_part(db, "--@ hangs", "--@ analyze");
-    if (rc == SQLITE_OK && !(adding && is_analyzed(db)))
+    if (rc == SQLITE_OK && !is_plain && !analyzed)
         rc = run_part(db, "--@ analyze", NULL);
     return rc;
 }

@@ -41,7 +41,8 @@ struct sqlite3;
 #define VTAB_SUMS (1ull << TRACE_string)
 /* And what a stack is: without, none is read, and column stack is NULL */
 #define VTAB_STACKS (1ull << TRACE_native_file)
-/* Functions and their sums, where no stack is asked for: tables stack, part, frame and stack_total stay empty */
+/* Functions and their sums, where no stack is asked for: tables stack, part, frame and stack_total stay empty. Without VTAB_SUMS a live
+ * question's are those of all traces together, and not of each */
 #define VTAB_FUNCTIONS (1ull << TRACE_code_name)
 /* Process groups are not made rows, though they are READER_ALWAYS: each of 10,000 ranks tells the members of the one that all are in */
 #define VTAB_NO_GROUPS (1ull << TRACE_frame)

@@ -14,10 +14,11 @@
 #include "sql_dialect.h"
 #include "sql_select.h"
 
-#define BIT(type)   (1ull << TRACE_##type)
-#define TICKS       BIT(sample) /* which thread did when whatever it did */
-#define SAMPLES     (TICKS | VTAB_STACKS)
-#define FUNCTIONS   (TICKS | VTAB_FUNCTIONS) /* and their sums, without what they are called from */
+#define BIT(type) (1ull << TRACE_##type)
+#define TICKS     BIT(sample) /* which thread did when whatever it did */
+#define SAMPLES   (TICKS | VTAB_STACKS)
+#define FUNCTIONS                                                                                  \
+    (TICKS | VTAB_FUNCTIONS) /* and their sums over all traces, without what they are called from */
 #define SUMS        (SAMPLES | VTAB_SUMS)
 #define METRICS     (BIT(cpu) | BIT(memory) | BIT(io) | BIT(network) | BIT(gpu)) /* each second */
 #define TORCH       (VTAB_STEPS | BIT(torch_cuda) | BIT(torch_memory))
@@ -42,7 +43,7 @@ static const struct {
     {"frame", NULL, SAMPLES},
     {"function", NULL, FUNCTIONS},
     {"stack_total", NULL, SUMS},
-    {"function_total", NULL, FUNCTIONS},
+    {"function_total", NULL, FUNCTIONS | VTAB_SUMS}, /* view hot_functions needs less: on_read() */
     {"memory_sample", NULL, METRICS},
     {"cpu", NULL, METRICS},
     {"io", NULL, METRICS},
@@ -125,6 +126,10 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
     if (by && is_one_of(by, VIEWS)) {
         n->view = 1;
         n->types |= strcmp(table, "sample") == 0 ? WHAT_IT_IS | TICKS | VTAB_ROWS : WHAT_IT_IS;
+        return SQLITE_OK;
+    }
+    if (by && strcmp(by, "hot_functions") == 0 && strcmp(table, "function_total") == 0) {
+        n->types |= FUNCTIONS;
         return SQLITE_OK;
     }
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

@@ -110,7 +110,8 @@ CREATE TABLE trace_read(
   eval INTEGER NOT NULL,      -- where the interpreter's loop is
   modules INTEGER NOT NULL, modules_digest INTEGER NOT NULL, modules_last INTEGER NOT NULL, -- mapped files, the last to be loaded
   names INTEGER NOT NULL,     -- of functions, that came beside them (before Python 3.11)
-  addresses BLOB NOT NULL     -- of native code that have frames, as converter/resolve_saved.c writes them; without stacks strings, as converter/dict.c does
+  addresses BLOB NOT NULL     -- of native code that have frames, as converter/resolve_saved.c writes them; without stacks strings, as converter/dict.c does.
+                              -- Rows below 1: what a live question keeps for the next one (kept_numbers.c, append.h)
 );
 -- What of torch's calls and steps was open at the beginning of a block, as converter/torch_state.c writes it: they are gone on with from there.
 CREATE TABLE torch_read(trace INTEGER PRIMARY KEY, state BLOB NOT NULL);

@@ -76,7 +76,7 @@ UPDATE torch_module_total AS u SET cuda_calls = g.n, cuda_ns = g.ns FROM (
 WHERE u.trace = g.trace AND u.module = g.module AND u.stage = g.stage;
 
 --@ indexes
--- Left out where a live question's database is added to: it has them.
+-- Left out where a live question's database is added to that has them, or has few rows (tables.c).
 CREATE INDEX IF NOT EXISTS event_value_event ON event_value(event);
 CREATE INDEX IF NOT EXISTS thread_tid ON thread(trace, tid);
 -- None on torch_call(module): a tenth of the conversion's time, and the planner went by it through all of the table. Sums by module are stored.
@@ -102,7 +102,7 @@ INSERT INTO main.straggler SELECT * FROM stragglers_made;
 INSERT INTO main.hang SELECT * FROM hangs_made;
 
 --@ analyze
--- Left out where the database was added to and has not grown by a quarter since.
+-- Left out where the database was added to and has not grown by a quarter since, or is a live question's and has few rows.
 PRAGMA analysis_limit = 1000;
 ANALYZE main;
 -- No table of that name: SQLite passes over it, and the next who adds knows how much there was.

@@ -163,6 +163,9 @@ def test_sums_by_function_take_no_stack(build, run, target, cache, sql, tmp_path
             finally:
                 os.kill(target, signal.SIGCONT)
             assert live == whole and any("'work'" in row for row in live)
+        # Of all traces together they are stored once, not also of each; and nothing is there for the planner of larger tables.
+        assert sql(kept(cache), "SELECT min(trace), max(trace), (SELECT count(*) FROM sqlite_master WHERE name IN ('sqlite_stat1', 'comm_ts')) FROM function_total") == [
+            (0, 0, 0) if "hot" in query else (1, 1, 0)]
         assert sql(kept(cache), "SELECT (SELECT count(*) FROM stack), (SELECT count(*) FROM part), (SELECT count(*) FROM frame), (SELECT count(*) FROM stack_total),"
                                 " (SELECT count(*) FROM function_total) > 0") == [(0, 0, 0, 0, 1)]
 
@@ -280,13 +283,13 @@ def test_views_that_a_question_cannot_be_about(build, run, target, cache, sql):
 
 def test_what_the_planner_knows_is_counted_anew_when_there_is_more(build, run, target, cache, sql):
     """ANALYZE goes through all tables: after a quarter more of the trace, and not with each question (it was, where a question's records have no metrics)."""
-    ask = lambda: run([build.tool("probing"), target, "query", "--csv", "SELECT count(*) AS n FROM hot_functions"])  # noqa: E731
-    stat = lambda: sql(kept(cache), "SELECT stat FROM sqlite_stat1 WHERE tbl = 'function_total'")  # noqa: E731
+    ask = lambda: run([build.tool("probing"), target, "query", "--csv", "SELECT count(*) AS n FROM samples"])  # noqa: E731
+    stat = lambda: sql(kept(cache), "SELECT stat FROM sqlite_stat1 WHERE tbl = 'thread'")  # noqa: E731
     ask()
     for known, again in (("1" + "0" * 12, False), ("1", True)):
         with sqlite3.connect(str(kept(cache))) as c:
             c.execute("UPDATE sqlite_stat1 SET stat = ? WHERE tbl = 'bytes'", [known])
-            c.execute("UPDATE sqlite_stat1 SET stat = '123456 7 1' WHERE tbl = 'function_total'")
+            c.execute("UPDATE sqlite_stat1 SET stat = '123456 7 1' WHERE tbl = 'thread'")
         read, = sql(kept(cache), "SELECT bytes FROM trace_file")
         wait_until(lambda: ask() and sql(kept(cache), "SELECT bytes FROM trace_file")[0] > read)
         assert (stat() != [("123456 7 1",)]) == again

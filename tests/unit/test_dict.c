@@ -62,8 +62,83 @@ static void test_ids_without_a_hole(void **state) {
     rmdir(dir);
 }
 
+/* What two dictionaries say, as far as the first goes. */
+static size_t compare(const struct dict *a, const struct dict *b) {
+    const struct dict_stack *x, *y;
+    const struct dict_frame *f, *g;
+    size_t n = 0, len, len2;
+
+    for (; (f = dict_frame(a, n + 1)); n++) {
+        assert_non_null(g = dict_frame(b, n + 1));
+        assert_memory_equal(f, g, sizeof *f);
+        const char *p = dict_string(a, f->name, &len), *q = dict_string(b, f->name, &len2);
+        assert_int_equal(len, len2);
+        assert_memory_equal(p, q, len);
+    }
+    assert_null(dict_frame(b, n + 1));
+    for (uint64_t id = 1; (x = dict_stack(a, id)); id++) {
+        assert_non_null(y = dict_stack(b, id));
+        assert_int_equal(x->flags, y->flags);
+        struct trace_value v = x->python, w = y->python;
+        for (uint64_t i = 0, k = 0, one, other; trace_list_next(&v, &i, &one);) {
+            assert_true(trace_list_next(&w, &k, &other));
+            assert_int_equal(one, other);
+        }
+        assert_int_equal(w.n, 0);
+        assert_int_equal(x->native.n, y->native.n);
+    }
+    return n;
+}
+
+/* A dictionary that was kept says the same to who reads the trace again, and no block of it is read for that; a damaged one says nothing. */
+static void test_a_kept_one(void **state) {
+    char dir[] = "/tmp/probing-dict.XXXXXX", path[64];
+    struct reader *r;
+    uint32_t epoch;
+    size_t n, more;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/t.zst", dir);
+    assert_int_equal(synthetic_many(path, dir, SYNTHETIC_FUNCTIONS, FUNCTIONS), 0);
+    assert_int_equal(reader_open(&r, path), 0);
+    assert_int_equal(reader_check(r), 0);
+    struct epochs *es = epochs_new(r), *other;
+    assert_non_null(es);
+    assert_true(epochs_at(es, 0, &epoch));
+    assert_null(epochs_keep(es, &n)); /* none was read */
+    const struct dict *d = epochs_get(es, epoch);
+    uint8_t *kept = epochs_keep(es, &n);
+    assert_non_null(kept);
+    for (size_t i = 0; i < reader_blocks(r); i++)
+        if (reader_block(r, i)->kind == TRACE_KIND_DICT)
+            reader_damaged(r, i);
+
+    other = epochs_new(r);
+    epochs_take(other, kept, n);
+    assert_true(compare(d, epochs_get(other, epoch)) > FUNCTIONS / 2);
+    assert_null(epochs_keep(other, &more)); /* that one is as good */
+    epochs_free(other);
+    for (int i = 0; i < 4; i++) { /* cut off, changed, of other records */
+        other = epochs_new(r);
+        if (i == 3)
+            epochs_without_modules(other);
+        kept[i == 1 ? n / 2 : n - 1] ^= i == 1 || i == 2;
+        epochs_take(other, kept, n - (i == 0));
+        assert_null(dict_frame(epochs_get(other, epoch), 1));
+        kept[i == 1 ? n / 2 : n - 1] ^= i == 1 || i == 2;
+        epochs_free(other);
+    }
+    free(kept);
+    epochs_free(es);
+    reader_close(r);
+    unlink(path);
+    rmdir(dir);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ids_without_a_hole)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ids_without_a_hole),
+                                       cmocka_unit_test(test_a_kept_one)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
