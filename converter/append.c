@@ -279,17 +279,20 @@ int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void
     return sqlite3_finalize(st);
 }
 
+/* Written into a row that is there: as a statement's value it would be copied once more as a whole. */
 int append_keep_more(sqlite3 *db, uint32_t trace, enum append_more what, const void *kept,
                      size_t n) {
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(
-        db, "INSERT OR REPLACE INTO trace_read VALUES(?, 0, 0, 0, 0, 0, 0, 0, 0, ?)", -1, &st,
-        NULL);
+    sqlite3_blob *b = NULL;
+    char *sql = sqlite3_mprintf("INSERT OR REPLACE INTO trace_read"
+                                " VALUES(%lld, 0, 0, 0, 0, 0, 0, 0, 0, zeroblob(%llu))",
+                                more_row(trace, what), (unsigned long long)n);
+    int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 
-    if (rc != SQLITE_OK)
-        return rc;
-    sqlite3_bind_int64(st, 1, more_row(trace, what));
-    sqlite3_bind_blob64(st, 2, kept, n, SQLITE_STATIC);
-    sqlite3_step(st);
-    return sqlite3_finalize(st);
+    sqlite3_free(sql);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_blob_open(db, "main", "trace_read", "addresses", more_row(trace, what), 1, &b);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_blob_write(b, kept, (int)n, 0);
+    int rc2 = sqlite3_blob_close(b);
+    return rc == SQLITE_OK ? rc2 : rc;
 }
