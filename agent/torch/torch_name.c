@@ -77,10 +77,6 @@ static void *own(void *self, const char *name) {
     return m;
 }
 
-int node_evaluates(const struct node *n) {
-    return own(n->self, "training") == py.False;
-}
-
 /* Its _modules or _parameters, borrowed, or NULL. */
 static void *dict_of(void *self, const char *name) {
     void *m = own(self, name);
@@ -131,6 +127,13 @@ static void *wrapped(void *self) {
             return value;
     }
     return NULL;
+}
+
+int node_evaluates(const struct node *n) {
+    void *self = n->self; /* a compiled one's inner module has it */
+    while (!own(self, "training") && wrapped(self))
+        self = wrapped(self);
+    return own(self, "training") == py.False;
 }
 
 /* torch.compile's wrapper stands for what it wraps: that one's own call is not seen. */

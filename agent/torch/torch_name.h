@@ -30,7 +30,8 @@ struct node {
     uint8_t quiet;       /* layer_rate leaves it out */
     uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
     uint8_t trained;     /* was called with gradients, outermost */
-    uint8_t within;      /* a call that was not seen: 1 no, 2 yes, 0 not asked */
+    uint8_t asked;       /* of: */
+    const void *whole; /* the module whose call this one is a part of and that is not seen; NULL */
 };
 
 extern struct node **node_table; /* open addressing; NULL before the first */

@@ -7,6 +7,7 @@
 #include "agent/python/capi.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
+#include "agent/torch/torch_frame.h"
 #include "agent/torch/torch_name.h"
 #include "agent/torch/torch_step.h"
 #include "agent/torch/torch_thread.h"
@@ -70,7 +71,7 @@ static int traces(void) {
 static int begin_outermost(struct torch_thread *l, struct node *n) {
     if (slots_lost() || (l->last - rescanned > RESCAN_NS && l->last > rescanned))
         scan();
-    if ((l->inside && (l->inside = step_inside())) || traces())
+    if ((l->inside && (l->inside = frame_inside())) || traces())
         return 0; /* recording began within a call of a module that we have not seen */
     if (__builtin_expect(cuda_waits, 0))
         cuda_look(l->last);
@@ -228,7 +229,7 @@ static void *run_backward(void *self, void *args, void *kw) {
     struct back_pass pass;
     if (slots_lost())
         scan();
-    if (!l || l->depth >= TORCH_DEPTH - 8 || (l->inside && (l->inside = step_inside())))
+    if (!l || l->depth >= TORCH_DEPTH - 8 || (l->inside && (l->inside = frame_inside())))
         return was(self, args, kw);
     if (traces()) {
         const void *outer = __atomic_exchange_n(&back_unseen, l, __ATOMIC_RELAXED);
@@ -282,7 +283,7 @@ int slots_install(char *why, size_t n) {
         all_usual = 1;
         usual = NULL;
         scan();
-        step_seen();
+        frame_seen();
         if ((d = py.PyDescr_NewClassMethod(type, &init_subclass_def)))
             py.PyObject_SetAttrString(type, "__init_subclass__", d);
         if (hook_engine())
@@ -311,7 +312,7 @@ int slots_lost(void) {
 }
 
 void slots_again(void) {
-    if (module_type && !step_within()) /* else a part of what is traced would be outermost */
+    if (module_type && !frame_call()) /* else a part of what is traced would be outermost */
         scan();
 }
 

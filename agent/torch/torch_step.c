@@ -3,9 +3,9 @@
 
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
-#include "agent/python/variables_frame.h"
 #include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
+#include "agent/torch/torch_frame.h"
 #include "agent/torch/torch_lib.h"
 #include "agent/torch/torch_name.h"
 
@@ -14,9 +14,10 @@
 #define UNSEEN    8  /* gradients zeroed after backward passes, and no step() was seen */
 #define GROUP     16
 #define CERTAIN   16 /* first steps whose optimizer is looked up, to know one that comes again */
-#define FRAMES    4096
-#define NEAR      8  /* frames to the optimizer's decorator */
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
+#define TEACHERS                                                                                   \
+    8 /* calls without gradients before a step's passes that may be its own, however often one model's */
+#define IDLE 16 /* models called in turn without gradients that have a row each */
 
 static struct {
     struct torch_thread *leader;     /* (a) whose thread counts */
@@ -26,7 +27,6 @@ static struct {
     uint32_t unclaimed;              /* its calls since a backward pass, without an optimizer */
     int optimizer, manual, backward; /* what was seen */
     int by_hand;                     /* the root's calls after a backward pass end steps */
-    int seen;                        /* no module's call was in progress as recording began */
     int grouped; /* the last optimizer's step ended a step, and no pass has begun since */
     const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
     int certain;                /* it was asked once already: ask at each */
@@ -35,9 +35,14 @@ static struct {
     uint32_t idle;  /* serial of the last root that was called without them since both, 0 */
     uint32_t row;   /* which row of such calls it is */
     int evaluating; /* the outermost call in progress is evaluation; 2: the one that ended goes on */
-    uint32_t part;  /* serial of the first part of a bound method's call that is evaluated, 0 */
-    int passed;     /* a backward pass since the last zero_grad(), and since a step ended */
-    int unseen;     /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
+    int evaluated;  /* as that was when the model's call began, of which it may be a part */
+    const void *whole;   /* the last call was a part of this module's, which was not seen; NULL */
+    uint32_t part;       /* serial of the first part of that call */
+    uint64_t ends[IDLE]; /* calls without gradients that have ended and may be evaluation */
+    unsigned idles, usual, now; /* these; calls before the last step's passes, and this one's */
+    int again;                  /* one of these models came again */
+    int passed; /* a backward pass since the last zero_grad(), and since a step ended */
+    int unseen; /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
     uint64_t zeroed[UNSEEN]; /* when they ended */
     uint64_t asked;          /* when a batch was asked for after the last backward pass, 0 */
     uint64_t number, begin, root_end, first; /* first: the number as recording began */
@@ -47,12 +52,19 @@ static struct {
 } s = {.rate = MILLION, .deep = 1, .fresh = 1};
 static uint64_t counted; /* steps ended by an optimizer or the program, in all recordings */
 
+/* Python is through with the thread that counts, so join() has returned, but its destructors are not. Asked when l begins, and at its first step. */
+static int has_left(struct torch_thread *l, const struct torch_thread *leader) {
+    int first = !l->asked && !l->beside;
+    l->asked = 1;
+    return first && frame_left(leader->self);
+}
+
 static int leads(struct torch_thread *l) {
     struct torch_thread *leader = __atomic_load_n(&s.leader, __ATOMIC_ACQUIRE);
     if (leader == l)
         return 1;
     if (leader && __atomic_load_n(&leader->taken, __ATOMIC_RELAXED) &&
-        leader->generation == l->generation)
+        leader->generation == l->generation && !has_left(l, leader))
         return 0;
     if (l->beside && l->beside <= s.number && l->beside_from < s.number)
         return 0; /* it has trained beside it, and not for longer */
@@ -85,7 +97,9 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
     s.number++;
     counted = root ? counted : s.number;
     if (!root)
-        s.idle = 0, s.row++;
+        s.idle = 0, s.row++, s.whole = NULL;
+    if (!root || s.by_hand)
+        s.idles = s.now = s.again = 0;
     s.begin = end;
     s.called = s.passed = s.anew = 0;
     s.fresh = 1;
@@ -135,10 +149,17 @@ static int comes_again(const struct node *n) {
     return n->serial == s.idle || (s.idle && n->row == s.row && n->after == s.idle);
 }
 
-/* Of a call that is not seen: m.__call__(x). GIL held. */
-static int is_part(struct node *n) {
-    n->within = n->within ? n->within : 1 + step_within();
-    return n->within == 2;
+/* Whose call begins: of a part of one that is not seen, m.__call__(x), m's node where it has one. NULL: such a call goes on. GIL held. */
+static struct node *model_of(struct node *n) {
+    const void *before = s.whole;
+    if (!n->asked)
+        n->whole = frame_whole(), n->asked = 1;
+    s.whole = n->whole;
+    if (s.whole && s.whole == before && s.part != n->serial)
+        return NULL;
+    s.part = n->serial; /* which comes again with the next call */
+    struct node *m = n->whole ? node_find(NULL, n->whole) : NULL;
+    return m ? m : n;
 }
 
 /* An outermost call where neither an optimizer nor the program counts. */
@@ -146,9 +167,9 @@ static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     if (!s.root || s.others >= FORGOTTEN)
         s.root = n->serial;
     if (n->serial != s.root) {
-        s.others += !is_part(n); /* else it may be the root's own */
+        s.others++;
         if (!gradients && s.fresh && s.called && comes_again(n))
-            s.called = 1; /* generate() calls the root, and then for each token its parts */
+            s.called = 1;
         if (gradients && s.fresh && s.called == 1 && !s.backward) /* another one is trained */
             root_ended(l);
         return;
@@ -191,6 +212,52 @@ static void zeroes(struct torch_thread *l) {
     s.unseen = 0;
 }
 
+/* Whether evaluation is told from the step that comes. */
+static int evaluations(void) {
+    return (s.optimizer || s.by_hand) && !s.manual;
+}
+
+/* What ended at `end` (0: now) was evaluation. */
+static void put_evaluation(struct torch_thread *l, uint64_t end) {
+    s.begin = put_end(l, s.evaluating == 2 ? TORCH_GOES_ON : TORCH_EVALUATION, end);
+    __atomic_store_n(&steps_begun, s.begin, __ATOMIC_RELAXED);
+}
+
+/* All calls that wait for it were evaluation, but the last `but`. */
+static void put_idles(struct torch_thread *l, unsigned but) {
+    unsigned n = s.idles > but ? s.idles - but : 0;
+    for (unsigned i = 0; i < n && evaluations(); i++)
+        put_evaluation(l, s.ends[i]);
+    s.idles -= n;
+    memmove(s.ends, s.ends + n, s.idles * sizeof *s.ends);
+}
+
+/* A call of m without gradients begins; n: what is seen of it. */
+static void idles(struct torch_thread *l, struct node *m, const struct node *n) {
+    int trained = m->trained || n->trained, again = comes_again(m);
+    int evaluates = trained && node_evaluates(n);
+    if (evaluates)
+        zeroes(l);
+    s.evaluating = s.evaluated = s.fresh && (evaluates || (again && (trained || !s.usual)));
+    if (s.fresh) {
+        s.again |= again;
+        s.now += !evaluates;
+        s.idles += !s.evaluating && s.idles < IDLE;
+        if (s.evaluating || s.again)
+            put_idles(l, s.evaluating ? 0 : s.usual);
+    }
+    m->row = s.row, m->after = s.idle, s.idle = m->serial;
+}
+
+/* The first pass with gradients of a step begins. As many calls without them as before the last one's are a teacher's, and the step's. */
+static void freshens(struct torch_thread *l) {
+    if (s.fresh && s.again && s.usual)
+        put_idles(l, s.usual);
+    if (s.fresh && s.now <= TEACHERS)
+        s.usual = s.now;
+    s.fresh = s.idles = s.now = s.again = 0;
+}
+
 int step_root(struct torch_thread *l, struct node *n) {
     int gradients = !torch_lib.gradients || torch_lib.gradients();
     if (l->passes || !leads(l))
@@ -209,22 +276,21 @@ int step_root(struct torch_thread *l, struct node *n) {
         s.begin = l->last ? l->last : sys_now();
     s.grouped = 0;
     steps_alive(l->last);
-    if (n->bare)
+    if (n->bare || l->marks[TORCH_MARK_LOADER].open) /* or what makes a batch */
         return s.deep;
-    if (!s.optimizer && !s.manual)
-        root_counts(l, n, gradients);
-    int evaluates = !gradients && n->trained && node_evaluates(n);
-    if (evaluates)
-        zeroes(l);
-    s.evaluating = !gradients && s.fresh && (evaluates || comes_again(n));
-    if (s.evaluating && (!is_part(n) || !s.part))
-        s.part = is_part(n) ? n->serial : 0;
-    else if (s.evaluating)
-        s.evaluating += n->serial != s.part; /* the first part comes again: another call */
-    if (gradients)
-        n->trained = 1, s.fresh = s.idle = 0, s.row++;
-    else
-        n->row = s.row, n->after = s.idle, s.idle = n->serial;
+    int known = s.optimizer || s.manual;
+    struct node *m = gradients && known ? n : model_of(n);
+    if (m && !known)
+        root_counts(l, m, gradients);
+    if (gradients) {
+        freshens(l);
+        n->trained = 1, s.idle = s.evaluating = 0, s.row++;
+        s.whole = known ? NULL : s.whole;
+    } else if (!m) {
+        s.evaluating = s.evaluated && s.fresh ? 2 : 0;
+    } else {
+        idles(l, m, n);
+    }
     return s.deep;
 }
 
@@ -234,10 +300,10 @@ void step_root_done(struct torch_thread *l) {
     s.root_end = l->last;
     work(0);
     steps_alive(l->last);
-    if (s.evaluating && (s.optimizer || s.by_hand) && !s.manual) {
-        s.begin = put_end(l, s.evaluating == 2 ? TORCH_GOES_ON : TORCH_EVALUATION, 0);
-        __atomic_store_n(&steps_begun, s.begin, __ATOMIC_RELAXED);
-    }
+    if (s.evaluating && evaluations())
+        put_evaluation(l, 0);
+    else if (s.fresh && s.idles)
+        s.ends[s.idles - 1] = l->last;
     s.evaluating = 0;
 }
 
@@ -246,90 +312,17 @@ void step_backward(struct torch_thread *l) {
     s.asked = 0;
     steps_alive(sys_now());
     if (l == s.leader) {
-        s.grouped = s.fresh = 0;
+        freshens(l);
+        s.grouped = 0;
         steps_underway(1);
     }
-}
-
-/* ---- what only Python frames show ---- */
-
-/* Whether the frame runs that function (or one whose name has it in it) of torch's own. */
-static int is_of(void *frame, const char *func, const char *source) {
-    CAPI_AUTO void *code = variable_code(frame);
-    CAPI_AUTO void *name = capi_attr(code, "co_name"), *file = capi_attr(code, "co_filename");
-    const char *n = name ? capi_utf8(name) : NULL;
-    const char *f = file ? capi_utf8(file) : NULL;
-    size_t len = f ? strlen(f) : 0, want = strlen(source);
-    return n && len >= want && strstr(n, func) && !strcmp(f + len - want, source);
-}
-
-/* What fn says of the innermost frame of which it says something, from this one on, of `most` at most; NULL: of none. */
-static const void *first_frame(void *frame, unsigned most, const void *(*fn)(void *frame)) {
-    const void *said = NULL;
-    capi_ref(frame);
-    for (unsigned i = 0; frame && !said && i < most; i++) {
-        said = fn(frame);
-        void *back = said ? NULL : variable_back(frame);
-        py.Py_DecRef(frame);
-        frame = back;
-    }
-    capi_unref(frame);
-    py.PyErr_Clear();
-    return said;
-}
-
-static const void *in_call(void *frame) {
-    return is_of(frame, "call_impl", "torch/nn/modules/module.py") ? frame : NULL;
-}
-
-void step_seen(void) {
-    CAPI_AUTO void *current = capi_attr(capi_module("sys"), "_current_frames");
-    CAPI_AUTO void *frames = capi_call(current); /* by thread */
-    void *frame;
-    ssize_t i = 0;
-    s.seen = frames != NULL;
-    while (s.seen && py.PyDict_Next(frames, &i, NULL, &frame))
-        s.seen = !first_frame(frame, FRAMES, in_call);
-}
-
-int step_within(void) {
-    return first_frame(py.PyEval_GetFrame(), FRAMES, in_call) != NULL;
-}
-
-/* Where all were seen to begin, one that is found is a bound method's: m.__call__(x), which runs by no slot. */
-int step_inside(void) {
-    return !s.seen && step_within();
-}
-
-/* Its decorator's frame: wrapper(*args, **kwargs), 1.13 to 2.14. */
-static const void *in_optimizer(void *frame) {
-    static struct variable args;
-    if ((!args.n && variable_init(&args, "args", "wrapper")) ||
-        !is_of(frame, "wrapper", "torch/optim/optimizer.py"))
-        return NULL;
-    CAPI_AUTO void *code = variable_code(frame);
-    CAPI_AUTO void *value = code ? variable_read(&args, frame, code) : NULL;
-    return value && capi_type(value) == py.Tuple_Type && py.PyTuple_Size(value) > 0
-               ? py.PyTuple_GetItem(value, 0)
-               : NULL;
-}
-
-/* The optimizer whose step() this thread is in, to be compared only; NULL: not found. GIL held or not. */
-static const void *optimizer(void) {
-    struct capi_state state; /* a step may end by an exception */
-    if (!capi_usable())
-        return NULL;
-    capi_enter(&state);
-    const void *self = first_frame(py.PyEval_GetFrame(), NEAR, in_optimizer);
-    capi_leave(&state);
-    return self;
 }
 
 /* ---- who steps ---- */
 
 /* Another optimizer than those that have stepped since the last pass: it belongs to their step. */
 static int is_another(void) {
-    const void *now = optimizer();
+    const void *now = frame_optimizer();
     int i = 0;
     s.certain = 1;
     while (i < GROUP && s.stepped[i] && s.stepped[i] != now)
@@ -354,6 +347,7 @@ static void optimizer_done(struct torch_thread *l) {
         __atomic_store_n(&pass->stepped, 1, __ATOMIC_RELAXED);
     if (pass || s.manual)
         return;
+    l->asked &= l->beside != 0;
     if (!counts(l)) {
         l->beside_from = l->beside++ ? l->beside_from : s.number;
         return;
@@ -362,7 +356,7 @@ static void optimizer_done(struct torch_thread *l) {
     if (!s.grouped || !is_another()) {
         ended(l, TORCH_BY_OPTIMIZER, 0);
         memset(s.stepped, 0, sizeof s.stepped);
-        s.stepped[0] = s.certain || s.number <= CERTAIN ? optimizer() : NULL;
+        s.stepped[0] = s.certain || s.number <= CERTAIN ? frame_optimizer() : NULL;
     }
     s.grouped = 1;
 }
@@ -471,6 +465,7 @@ void step_reset(int anew) {
     uint64_t number = anew ? 0 : s.number;
     uint32_t rate = s.rate;
     memset(&s, 0, sizeof s);
+    frame_forget();
     s.number = s.first = number;
     s.rate = rate;
     s.deep = s.fresh = 1;

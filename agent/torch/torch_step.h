@@ -7,9 +7,11 @@
  *   stepped in a row); with a forward or backward pass in between each ends a step of its own (a GAN's two), and so does the same one again.
  *   Those that step within a backward pass (in hooks, on whatever thread of the engine's) are one: the step ends with the pass.
  * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model that is trained and is in
- *   evaluation mode now; of any other from the second in a row on (one may be a teacher's or a generator's, and belongs to the step), or
- *   where the same two follow each other again (a policy's and a value function's rollout). The step begins after it. The parts of a bound
- *   method's call (f = m.__call__; f(x)) are one evaluation, up to where its first part comes again.
+ *   evaluation mode now; of any other where it comes again in a row (one may be a teacher's or a generator's, and belongs to the step), or
+ *   where the same two follow each other again (a policy's and a value function's rollout): then those before it in the row, too. But of models
+ *   that are not trained as many as were before the last step's passes, up to 8, are a teacher's of several views. Each call is a row, and the
+ *   step begins after them; the parts of a bound method's call (f = m.__call__; f(x)) are one: up to another model's, or its first part again.
+ *   What is called for a batch, within the DataLoader, is no evaluation.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips calls no
  *   Optimizer.step, so its passes count in the next one.
  * - Where no Optimizer.step is seen (a compiled one), Optimizer.zero_grad after a backward pass ends a step, as asking for a batch or
@@ -19,8 +21,8 @@
  * - When an optimizer, the training by hand, or the program steps after all, its first step is number 0. What the root's calls counted before
  *   was evaluation, but that step's own from the first pass with gradients after it on: a policy's ten forwards and one backward pass.
  * - Once the program calls probing.step(), it alone counts.
- * One thread counts: the first with an optimizer, before that the first that does any of this. Once it has ended the next one that does, but
- * one that has trained beside it only when it has made more steps.
+ * One thread counts: the first with an optimizer, before that the first that does any of this. Once Python is through with it (join() returns) the
+ * next one that does, but one that has trained beside it only when it has made more steps.
  */
 #ifndef PROBING_AGENT_TORCH_STEP_H
 #define PROBING_AGENT_TORCH_STEP_H
@@ -41,13 +43,6 @@ void step_backward_done(struct torch_thread *l);
 void step_rate(uint32_t millionths);
 /* A recording begins, or this is a forked child: probing.step() counts from now on, without torch too. */
 void step_reset(int count_anew);
-
-/* Module calls are seen from now on: those that are in progress, on any thread, were not. GIL held. */
-void step_seen(void);
-/* 1 when one of these may be in progress on this thread, as its Python frames show: asked until none is. GIL held. */
-int step_inside(void);
-/* 1 when this thread is in a module's call, seen or not. GIL held. */
-int step_within(void);
 
 /*
  * Our one callback of at::RecordFunction, for what the program and PyTorch mark by name (Optimizer.step, the DataLoader's __next__), and for

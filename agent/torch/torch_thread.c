@@ -103,6 +103,7 @@ static void reset(struct torch_thread *l, uint32_t generation) {
     __atomic_store_n(&l->torch_id, 0, __ATOMIC_RELEASE);
     l->inside = l->next_call = 1;
     l->tid = (uint32_t)syscall(SYS_gettid);
+    l->self = (uint64_t)pthread_self();
     l->edition = generation << 16;
     l->generation = generation;
 }

@@ -55,6 +55,7 @@ struct torch_thread {
     uint32_t edition;    /* of recording and dictionary epoch: names are written once in each */
     uint32_t taken;      /* (a) a thread uses it */
     uint32_t tid;
+    uint64_t self; /* the thread, as Python knows it */
 
     struct ring *ring; /* from here to `torch_id` all is zero as a recording begins */
     uint64_t *fields;  /* of the open record, NULL: none */
@@ -73,6 +74,7 @@ struct torch_thread {
     uint32_t inside;   /* recording began within a module's call: until it ends none is outermost */
     uint32_t passes;   /* backward passes in progress on this thread */
     uint32_t stepped;  /* (a) in them an optimizer has stepped: a hook's */
+    uint32_t asked;    /* whether the thread that counts has left */
     uint32_t beside;   /* steps of optimizers here while another thread's counted, */
     uint64_t beside_from; /* and how many were counted at the first: it may have been through */
     struct torch_thread_mark {
