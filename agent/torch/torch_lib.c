@@ -58,7 +58,7 @@ int torch_lib_load(void) {
         {"_ZN2at14removeCallbackEm", NULL, &real_remove, 0},
         {"_ZNK2at14RecordFunction4nameEv", NULL, &t->name, 0},
         {"_ZN2at15sequence_number4peekEv", NULL, &t->peek, 1},
-        {"_ZN5torch8autograd25get_current_graph_task_idEv", NULL, &t->task, 1},
+        {"_ZN5torch8autograd32get_current_graph_task_exec_infoEv", NULL, &t->pass, 1},
         {"_ZN3c108GradMode10is_enabledEv", NULL, &t->gradients, 1},
         {"_ZN2at14RecordFunction15currentThreadIdEv", NULL, &t->thread_id, 1},
         {"_ZN3c104impl20TorchDispatchModeTLS13any_modes_setEb", NULL, &t->modes, 1},

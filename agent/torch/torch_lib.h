@@ -35,7 +35,7 @@ struct torch_lib {
     void *handle; /* libtorch_cpu's, once loaded */
     const char *(*name)(const void *rf);
     uint64_t (*peek)(void);
-    int (*task)(void); /* which backward pass the calling thread is at, -1: none; NULL: not known */
+    const void *(*pass)(void); /* of the calling thread's backward pass, or NULL; NULL: not known */
     uint8_t (*gradients)(void);  /* false within torch.no_grad(); NULL: not known */
     uint64_t (*thread_id)(void); /* of the calling thread, from 1 on; autograd's nodes have it */
     /* a mode of __torch_dispatch__ is on (1: not torch's own); NULL: not known */

@@ -337,7 +337,7 @@ static int is_another(void) {
 static struct torch_thread *in_pass(struct torch_thread *l) {
     struct torch_thread *of = l;
     for (unsigned i = 0; of && !(of->passes && of->generation == l->generation); i++)
-        of = l->node.state || (torch_lib.task && torch_lib.task() >= 0) ? torch_thread_at(i) : NULL;
+        of = l->node.state || (torch_lib.pass && torch_lib.pass()) ? torch_thread_at(i) : NULL;
     return of;
 }
 

@@ -540,6 +540,35 @@ for _ in range(3): c.sem_post(sem)
     assert [r[1] for r in rows] == (["evaluation"] * 2 + ["optimizer"] * 20) * 3
 
 
+NESTED = """
+threads = set()
+for k in kept: k.register_hook(lambda *_: threads.add(threading.get_ident()) and None)
+class Nested(torch.autograd.Function):  # so deep that the engine takes a thread of its own
+    @staticmethod
+    def forward(ctx, v, n): ctx.n = n; return v.clone()
+    @staticmethod
+    def backward(ctx, g):
+        with torch.enable_grad():
+            (Nested.apply(v, ctx.n - 1) if ctx.n else m(x).sum()).backward()
+        return g, None
+import threading
+v = torch.ones(1, requires_grad=True)
+for i in range(N): Nested.apply(v, 70).backward()
+assert threads and threading.get_ident() not in threads
+"""
+
+
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
+def test_hooks_in_a_deep_pass_where_backward_is_off(kind, steps, sql, monkeypatch):
+    """No node of autograd's is seen there: that a thread of the engine's is at a pass says PyTorch."""
+    python, why = find_torch(kind)
+    if not python:
+        pytest.skip(why)
+    monkeypatch.setenv("PROBING_TORCH_PROFILING", "on,backward=off")
+    db = steps(python, HOOKS + "in_hooks(m.parameters())" + NESTED)
+    assert sql(db, "SELECT step, source FROM steps WHERE complete ORDER BY timestamp") == [(n, "optimizer") for n in range(20)]
+
+
 @pytest.mark.slow
 def test_hooks_on_the_engines_thread_where_backward_is_off(steps, sql, monkeypatch):
     """No node of autograd's is seen there: which thread the optimizers are on says PyTorch."""
