@@ -133,7 +133,10 @@ int node_evaluates(const struct node *n) {
     void *self = n->self; /* a compiled one's inner module has it */
     while (!own(self, "training") && wrapped(self))
         self = wrapped(self);
-    return own(self, "training") == py.False;
+    void *c = own(self, "_c"); /* and a scripted one's C++ object */
+    CAPI_AUTO void *said = c ? py.PyObject_CallMethod(c, "getattr", "s", "training") : NULL;
+    py.PyErr_Clear();
+    return (said ? said : own(self, "training")) == py.False;
 }
 
 /* torch.compile's wrapper stands for what it wraps: that one's own call is not seen. */
@@ -144,7 +147,7 @@ static int is_transparent(void *self) {
 static int is_bare(void *self) {
     void *m = dict_of(self, "_modules"), *w = dict_of(self, "_parameters"), *key, *value;
     ssize_t pos = 0;
-    return (!m || !py.PyDict_Next(m, &pos, &key, &value)) &&
+    return m && !py.PyDict_Next(m, &pos, &key, &value) && /* a scripted one's are no dictionary */
            (!w || !py.PyDict_Next(w, &pos, &key, &value));
 }
 

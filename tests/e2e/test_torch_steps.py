@@ -351,6 +351,12 @@ for i in range(N):
         with torch.no_grad():
             for _ in range(12): teacher(x)
 """, [("optimizer", 5, 10, 5, 5), ("evaluation", 12, 12, 0, 0), ("optimizer", 10, 20, 10, 10), ("evaluation", 12, 12, 0, 0), ("optimizer", 5, 10, 5, 5)]),
+    "scripted": ("""
+m = torch.jit.script(net()); opt = torch.optim.SGD(m.parameters(), 0.01)
+for i in range(10):
+    opt.zero_grad(); m(x).sum().backward(); opt.step()
+    if i % 5 == 4: evaluate(1, m)
+""", [("optimizer", 5, 5, 5, 5), ("evaluation", 1, 1, 0, 0)] * 2),
     "a_model_that_makes_the_batch": ("""
 encoder = net().eval()
 class Set(torch.utils.data.Dataset):
