@@ -38,6 +38,7 @@ struct job {
     struct align *align;
     struct prepare_plan plan;
     int changed;        /* the database, not by a trace's rows */
+    int again;          /* a trace that it had was read anew */
     double done, share; /* of all input: finished files, this file */
     double part;        /* of this file, as it was said last */
     int stop;           /* tick() has said so */
@@ -147,8 +148,10 @@ static int convert_trace(struct job *j, struct prepared *p) {
         rc = (p->resumed ? append_reopen : append_forget)(j->store.db, p->was->id);
     if (rc == SQLITE_OK && p->state == APPEND_GROWN && !p->resumed && j->rows.adds_all)
         rc = tables_forget_functions(j->store.db);
-    if (p->state == APPEND_GROWN && !p->resumed)
+    if (p->state == APPEND_GROWN && !p->resumed) {
         j->rows.adds_all = 0;
+        j->again = 1;
+    }
     l->db = j->store.db;
     l->tick = tick;
     l->tick_ctx = j;
@@ -357,6 +360,8 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     if (!err)
         err = store_failed(&j.store, queue_drain(&j.rows, j.store.db, 0), "writing the stacks");
     queue_end(&j.rows);
+    if (!err && j.again && !opt->cache && !opt->need) /* a cache keeps the numbers of all */
+        err = store_failed(&j.store, tables_forget_stacks(j.store.db), "writing the stacks");
     if (!err && opt->cache)
         err = store_failed(&j.store, kept_numbers_save(&j.numbers, j.store.db, &j.sites, &j.stacks),
                            "writing the stacks");

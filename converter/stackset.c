@@ -207,12 +207,12 @@ static int read_stack(struct stackset *s, struct reading *g, sqlite3_stmt *st) {
         for (size_t k = 0; k < len; k++)
             g->stack[depth++] = g->frames[from + k] & ~STACKSET_AGAIN;
     }
-    s->nstacks++;
+    s->nstacks = (uint32_t)sqlite3_column_int64(st, 0);
     return err ? err : know(&s->stacks, s->seed, g->stack, depth, s->nstacks);
 }
 
-/* Numbers are given in order: the n-th row is number n. */
-static int read_rows(struct stackset *s, struct reading *g, sqlite3 *db, const char *sql,
+/* Numbers are given in order: the n-th row is number n, or a later one where rows went (tables_forget_stacks()), which `gaps` allows. */
+static int read_rows(struct stackset *s, struct reading *g, sqlite3 *db, const char *sql, int gaps,
                      int (*take)(struct stackset *, struct reading *, sqlite3_stmt *)) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL), err = 0;
@@ -220,8 +220,11 @@ static int read_rows(struct stackset *s, struct reading *g, sqlite3 *db, const c
 
     if (rc != SQLITE_OK)
         return rc;
-    while (!err && sqlite3_step(st) == SQLITE_ROW)
-        err = sqlite3_column_int64(st, 0) == ++n ? take(s, g, st) : -EINVAL;
+    while (!err && sqlite3_step(st) == SQLITE_ROW) {
+        int64_t id = sqlite3_column_int64(st, 0);
+        err = id == n + 1 || (gaps && id > n && id <= UINT32_MAX) ? take(s, g, st) : -EINVAL;
+        n = id;
+    }
     rc = sqlite3_finalize(st);
     return err == -ENOMEM ? SQLITE_NOMEM : err ? SQLITE_CORRUPT : rc;
 }
@@ -239,10 +242,10 @@ int stackset_read(struct stackset *s, sqlite3 *db) {
         return rc;
     }
     g.end = calloc((size_t)parts + 2, sizeof *g.end);
-    rc = g.end ? read_rows(s, &g, db, "SELECT id, frames FROM part ORDER BY id", read_part)
+    rc = g.end ? read_rows(s, &g, db, "SELECT id, frames FROM part ORDER BY id", 0, read_part)
                : SQLITE_NOMEM;
     if (rc == SQLITE_OK)
-        rc = read_rows(s, &g, db, "SELECT id, parts FROM stack ORDER BY id", read_stack);
+        rc = read_rows(s, &g, db, "SELECT id, parts FROM stack ORDER BY id", 1, read_stack);
     free(g.frames);
     free(g.end);
     free(g.ids);

@@ -122,6 +122,12 @@ int tables_forget_functions(sqlite3 *db) {
     return sqlite3_exec(db, "DELETE FROM function_total WHERE trace = 0", NULL, NULL, NULL);
 }
 
+int tables_forget_stacks(sqlite3 *db) {
+    return sqlite3_exec(
+        db, "DELETE FROM stack WHERE id NOT IN (SELECT stack FROM sample WHERE stack IS NOT NULL)",
+        NULL, NULL, NULL);
+}
+
 /* 0 or 1: whether view hangs_made can have a row. Where nothing waits it is not asked: to plan it takes longer than all else of a short trace. */
 static int may_hang(sqlite3 *db) {
     return tables_number(

@@ -32,6 +32,8 @@ int tables_hold_hangs(sqlite3 *db);
 /* 1: the database holds the sums of all traces by function, as it does where it has several traces; 0: it does not; -1: no such table. */
 int tables_have_functions(sqlite3 *db);
 int tables_forget_functions(sqlite3 *db);
+/* Stacks that no sample has: those of a trace that was read anew, which had other names then. */
+int tables_forget_stacks(sqlite3 *db);
 /* The one integer that `sql` gives; -1: none. */
 int tables_number(sqlite3 *db, const char *sql);
 

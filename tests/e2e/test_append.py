@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 import shutil
 import signal
 import sqlite3
@@ -480,3 +481,20 @@ def test_100000_files(job, sql, tmp_path):
     assert sql(db, "SELECT count(*) FROM trace") == [(8,)]
     assert "0 traces (and 8 that were there already)" in job("-a", many, db)
     assert sql(db, "SELECT count(*) FROM trace") == [(8,)]
+
+
+def test_names_that_come_after_a_stack_leave_no_second_one(build, run, sql, tmp_path):
+    """A stack has other frames once the trace says what its addresses are called: views have it as it is then, alone."""
+    convert, db, whole, t = build.tool("probing-convert"), tmp_path / "out.db", tmp_path / "whole.db", tmp_path / "t.zst"
+    golden, seen = pathlib.Path(__file__).resolve().parents[1] / "golden" / "complete.zst", []
+    text = "SELECT k.depth, r.name FROM stack_frame k JOIN frame r ON r.id = k.frame ORDER BY 1, 2"
+    for state in states(golden, 7) * 2:  # the second time through, what is there already is longer
+        t.write_bytes(state)
+        run([convert, "-qa", t, db], check=False)
+        seen.append(sql(db, text))
+    run([convert, "-q", golden, whole])
+    assert seen[-1] == sql(whole, text) != seen[4]
+    run([convert, "-qa", golden.with_name("basic.zst"), db])  # numbers go on behind what went
+    run([convert, "-qf", golden, golden.with_name("basic.zst"), whole])
+    frames = "SELECT trace_id, func, lineno, sum(count) FROM backtrace GROUP BY 1, 2, 3"
+    assert sql(db, frames) == sql(whole, frames)
