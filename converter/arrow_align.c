@@ -1,37 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_align.c - probing_align(): the alignment of clocks (align.h) for who reads traces without a database of them. */
+/* arrow_align.c - probing_align(): what traces are together - how their clocks lie (align.h), of which run each is - for who reads them without a
+ * database of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "align.h"
-#include "append.h"
 #include "arrow_read.h"
-#include "clock_rows.h"
+#include "convert.h"
+#include "place_rows.h"
 #include "store.h"
+#include "vtab.h"
 
-static int align_into(struct store *st, const struct inputs *in) {
-    const struct when always = {0};
-    size_t *first = calloc(in->n + 1, sizeof *first);
-    struct align *a = first ? align_inputs(in, first, &always, &always, NULL, NULL) : NULL;
-    char line[512];
-    int err = store_failed(st, a ? append_clocks(st->db, a) : SQLITE_NOMEM, "reading it");
+/* None of the files is a trace: a database that says nothing, whoever reads them tells why. */
+static int make_empty(const char *out, const struct inputs *in, char *error, size_t n) {
+    struct store *st = calloc(1, sizeof *st);
+    int err = st ? store_open(st, out, STORE_ADD, NULL, in) : -ENOMEM;
 
     if (!err)
-        err = store_failed(st, align_solve(a) == 0 ? SQLITE_OK : SQLITE_NOMEM, "aligning clocks");
-    if (!err)
-        err = store_failed(st, clock_rows_write(st->db, a, line, sizeof line), "writing the rows");
-    align_free(a);
-    free(first);
+        err = store_finish(st, NULL);
+    if (err && st && n)
+        snprintf(error, n, "%s", st->error);
+    free(st);
     return err;
+}
+
+static int index_places(const char *out) {
+    sqlite3 *db = NULL;
+    int rc = sqlite3_open_v2(out, &db, SQLITE_OPEN_READWRITE, NULL);
+
+    if (rc == SQLITE_OK)
+        rc = place_rows_index(db);
+    sqlite3_close(db);
+    return rc == SQLITE_OK ? 0 : -EIO;
 }
 
 int probing_align(const char *const *paths, size_t npaths, uint32_t flags, const char *out,
                   char *error, size_t n) {
-    struct store *st = calloc(1, sizeof *st);
+    struct convert_result *res = calloc(1, sizeof *res);
+    const struct convert_options opt = {
+        .out = out, .append = 1, .need = 1ull << TRACE_process | VTAB_PLACES};
     struct inputs in = {0};
-    int err = st ? 0 : -ENOMEM;
+    int err = res ? 0 : -ENOMEM;
 
     if (n)
         snprintf(error, n, "no memory");
@@ -40,15 +50,14 @@ int probing_align(const char *const *paths, size_t npaths, uint32_t flags, const
             n)
             snprintf(error, n, "cannot open %s: %s", paths[i], inputs_strerror(err));
     if (!err) {
-        if ((err = store_open(st, out, STORE_ADD, NULL, &in)) == 0 &&
-            (err = align_into(st, &in)) != 0)
-            store_abort(st);
-        else if (!err)
-            err = store_finish(st, NULL);
-        if (err && n)
-            snprintf(error, n, "%s", st->error);
+        if ((err = convert(&in, &opt, res)) == -ENODATA)
+            err = make_empty(out, &in, error, n);
+        else if (err && n)
+            snprintf(error, n, "%s", res->error);
+        else if (!err && (err = index_places(out)) != 0 && n)
+            snprintf(error, n, "%s: cannot be written", out);
     }
     inputs_free(&in);
-    free(st);
+    free(res);
     return err;
 }

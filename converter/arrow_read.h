@@ -56,7 +56,7 @@ int probing_is_database(const char *path);
 
 /*
  * Aligns the clocks of the machines that the traces are of, as probing-convert does (align.h), into a database: tables clock_boot and clock_knot,
- * view clock_alignment. Boots that `out`, where it is there already, has keep their time; others are laid on them. Reads what says whose each
+ * view clock_alignment; in its table trace_file run and attempt of each trace, as in a database of all that it has seen. Boots that `out`, where it is there already, has keep their time; others are laid on them. Reads what says whose each
  * trace is and, of several machines, their collectives. 0; -errno and a sentence in `error`.
  */
 int probing_align(const char *const *paths, size_t npaths, uint32_t flags, const char *out,

@@ -10,6 +10,7 @@
 #include "../traces/run.h"
 #include "arrow_notes.h"
 #include "clock_rows.h"
+#include "place_rows.h"
 #include "source.h"
 #include "text.h"
 
@@ -128,6 +129,12 @@ static void forget(struct arrow_trace *t) {
     t->run = NULL;
 }
 
+static void forget_twice(struct arrow_trace *t) {
+    keys_free(&t->twice);
+    free(t->best);
+    t->best = NULL;
+}
+
 /* What reading it has shown to be wrong; the blocks that nobody asked for are not read for that. */
 static void note_damage(struct arrow_trace *t, struct arrow_notes *notes) {
     uint64_t bad = 0, records = 0, newer = 0;
@@ -153,6 +160,64 @@ static int wanted_rank(const struct probing_request *rq, int64_t rank) {
     return rq->nranks == 0;
 }
 
+/* Traces are joined in the file: which of them are the same recording. 0 or -ENOMEM. */
+static int find_twice(struct arrow_trace *t) {
+    struct reader *r;
+    size_t n = 0, cap = 0;
+    uint64_t *size = NULL;
+    int more = 1, err = reader_open(&r, t->path);
+
+    if (err) /* it is gone, say: whoever reads it tells */
+        return err == -ENOMEM ? err : 0;
+    for (size_t part = 0; !err && more > 0; part++, more = err ? 0 : reader_next(r)) {
+        struct meta m;
+        struct epochs *es = epochs_new(r);
+        char name[160];
+        err = es && meta_load(&m, r, es) == 0 ? 0 : -ENOMEM;
+        epochs_free(es);
+        if (err)
+            break;
+        meta_recording(&m, name);
+        int known = m.has_process, is_new = 0;
+        meta_free(&m);
+        uint32_t id = known ? keys_put(&t->twice, name, strlen(name), &is_new) : 1;
+        if (known && id > cap) {
+            cap = cap * 2 + 16;
+            size_t *b = realloc(t->best, cap * sizeof *b);
+            t->best = b ? b : t->best;
+            uint64_t *s = realloc(size, cap * sizeof *s);
+            size = s ? s : size;
+            id = b && s ? id : 0;
+        }
+        err = id ? 0 : -ENOMEM;
+        if (err || !known)
+            continue;
+        if (is_new || reader_size(r) > size[id - 1]) {
+            t->best[id - 1] = part;
+            size[id - 1] = reader_size(r);
+        }
+        n += !is_new;
+    }
+    if (!n)
+        keys_free(&t->twice);
+    free(size);
+    reader_close(r);
+    return more < 0 ? -ENOMEM : err;
+}
+
+/* Whether the trace that is open is there again in its file, and longer: it counts once. */
+static int is_copy(struct arrow_trace *t, struct arrow_notes *notes) {
+    char name[160];
+
+    meta_recording(&t->meta, name);
+    uint32_t id = t->twice.n && t->meta.has_process ? keys_find(&t->twice, name, strlen(name)) : 0;
+    if (!id || t->best[id - 1] == t->part)
+        return 0;
+    arrow_note(notes, 0, t->path, "trace %zu in it: the same recording as trace %zu: counted once",
+               t->part + 1, t->best[id - 1] + 1);
+    return 1;
+}
+
 /* Goes on to the next trace in the open file or in the next one that is of use. */
 static int advance(struct arrow_trace *t, struct arrow_notes *notes) {
     int err;
@@ -162,15 +227,18 @@ static int advance(struct arrow_trace *t, struct arrow_notes *notes) {
             return arrow_fail(notes, err, "cannot read %s: %s", t->path, strerror(-err));
         note_damage(t, notes);
         forget(t);
+        t->part++;
         if ((err = reader_next(t->reader)) != 0)
             return err;
+        forget_twice(t);
         reader_close(t->reader);
         t->reader = NULL;
     }
     while (t->at < t->in.n) {
         t->path = t->in.file[t->at++].path;
+        t->part = 0;
         if ((err = reader_open(&t->reader, t->path)) == 0)
-            return 1;
+            return reader_is_last(t->reader) || (err = find_twice(t)) == 0 ? 1 : err;
         t->reader = NULL;
         if (err == -ENOMEM)
             return err;
@@ -182,6 +250,19 @@ static int advance(struct arrow_trace *t, struct arrow_notes *notes) {
         return arrow_fail(notes, -ENODATA, "none of the %zu files can be read as a trace (%s)",
                           t->in.n, t->path ? t->path : "");
     return 0;
+}
+
+/* Of which run it is: as all traces together tell, where that is known, else as it says itself. */
+static int find_place(struct arrow_trace *t) {
+    const char *run = t->meta.job && *t->meta.job ? t->meta.job : t->meta.run;
+    int rc =
+        t->clocks ? place_rows_find(t->clocks, &t->meta, &t->run, &t->attempt) : SQLITE_NOTFOUND;
+
+    if (rc == SQLITE_NOTFOUND) {
+        t->attempt = 0;
+        t->run = strdup(run ? run : "");
+    }
+    return t->run ? 0 : -ENOMEM;
 }
 
 int arrow_trace_next(struct arrow_trace *t, const struct probing_request *rq,
@@ -196,11 +277,12 @@ int arrow_trace_next(struct arrow_trace *t, const struct probing_request *rq,
         return arrow_fail(notes, -EINVAL, "cannot open %s: %s", rq->clocks,
                           sqlite3_errmsg(t->clocks));
     while ((rc = advance(t, notes)) > 0) {
-        t->read++;
-        t->id = (int64_t)t->read;
         t->epochs = epochs_new(t->reader);
         if (!t->epochs || meta_load(&t->meta, t->reader, t->epochs) != 0)
             return arrow_fail(notes, -ENOMEM, "no memory");
+        if (is_copy(t, notes))
+            continue;
+        t->id = (int64_t)++t->read;
         int known = t->clocks && t->meta.boot_id
                         ? clock_rows_map(t->clocks, t->meta.boot_id, &t->meta.clock)
                         : SQLITE_NOTFOUND;
@@ -208,9 +290,8 @@ int arrow_trace_next(struct arrow_trace *t, const struct probing_request *rq,
             return arrow_fail(notes, -EINVAL, "%s: %s", rq->clocks, sqlite3_errstr(known));
         if (rq->flags & PROBING_GLOBAL)
             t->id = arrow_trace_recording(t);
-        const char *run = t->meta.job && *t->meta.job ? t->meta.job : t->meta.run;
-        if (!(t->run = strdup(run ? run : "")))
-            return arrow_fail(notes, -ENOMEM, "no memory");
+        if ((rc = find_place(t)) != 0)
+            return arrow_fail(notes, rc, "no memory");
         if (wanted_rank(rq, t->meta.rank))
             return 1;
     }
@@ -219,6 +300,7 @@ int arrow_trace_next(struct arrow_trace *t, const struct probing_request *rq,
 
 void arrow_trace_close(struct arrow_trace *t) {
     forget(t);
+    forget_twice(t);
     reader_close(t->reader);
     inputs_free(&t->in);
     sqlite3_close(t->clocks);

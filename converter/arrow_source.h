@@ -51,8 +51,13 @@ struct arrow_trace {
     size_t read;
     const char *path;
     char *run;       /* UTF-8 */
+    int64_t attempt; /* of the run's processes with its rank, as rq->clocks knows it */
     sqlite3 *clocks; /* rq->clocks, NULL: none */
     int started;
+    struct keys
+        twice; /* of the file that is open, where traces are joined in it: recordings that it has several times */
+    size_t *best; /* the part of each that counts, the longest */
+    size_t part;  /* of the file: 0, 1, ... */
 };
 
 /* Opens the next trace that the request asks for. 1; 0: no more; -errno. */

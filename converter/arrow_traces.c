@@ -24,6 +24,7 @@ enum {
     END,
     SIZE,
     BOOT,
+    ATTEMPT,
     NCOLUMNS
 };
 
@@ -45,6 +46,9 @@ static const struct arrow_field columns[NCOLUMNS] = {
     [RECORDS] = {"records", ARROW_INT, "of all kinds, by the hints"},
     [END] = {"end_reason", ARROW_NAME, "why it ended; null: it did not, the file just stops"},
     [BOOT] = {"boot_id", ARROW_NAME, "the machine's boot: one clock"},
+    [ATTEMPT] =
+        {"attempt", ARROW_INT,
+         "where a launcher starts the ranks again: how often it has; 0 of a file by itself"},
     [SIZE] = {"file_bytes", ARROW_INT, "of the whole file, when it was opened"},
 };
 
@@ -52,8 +56,6 @@ struct traces {
     struct arrow_source base; /* first */
     struct arrow_trace t;
     unsigned *which;
-    const char *path; /* of the last one */
-    int64_t part;
 };
 
 static int put_known(struct arrow_column *c, int known, int64_t v) {
@@ -83,7 +85,7 @@ static int put_cell(struct traces *s, struct arrow_column *c, unsigned which) {
     case FILE_:
         return put_text(c, t->path);
     case PART:
-        return arrow_put(c, s->part);
+        return arrow_put(c, (int64_t)t->part + 1);
     case RUN:
         return put_text(c, t->run);
     case HOST:
@@ -106,6 +108,8 @@ static int put_cell(struct traces *s, struct arrow_column *c, unsigned which) {
         return arrow_put(c, (int64_t)records);
     case BOOT:
         return put_text(c, m->boot_id);
+    case ATTEMPT:
+        return arrow_put(c, t->attempt);
     case SIZE:
         return arrow_put(c, (int64_t)reader_file_size(t->reader));
     default:
@@ -119,8 +123,6 @@ static int next(struct arrow_source *base, struct arrow_batch *b) {
 
     if (rc <= 0)
         return rc;
-    s->part = s->path == s->t.path ? s->part + 1 : 1;
-    s->path = s->t.path;
     for (size_t k = 0; !err && k < b->ncols; k++)
         err = put_cell(s, &b->col[k], s->which[k]);
     b->n += !err;

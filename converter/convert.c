@@ -16,6 +16,7 @@
 #include "clock_rows.h"
 #include "kept_numbers.h"
 #include "load.h"
+#include "place_rows.h"
 #include "source.h"
 #include "store.h"
 #include "tables.h"
@@ -188,7 +189,7 @@ static int convert_trace(struct job *j, struct prepared *p) {
     j->res->lost += row.lost;
     j->res->bytes_in += reader_size(row.reader);
     rc = trace_row_write(&row, !damaged && p->meta.end_reason);
-    return rc == SQLITE_OK ? keep_reading(j, p, &row) : rc;
+    return rc == SQLITE_OK && !(j->opt->need & VTAB_PLACES) ? keep_reading(j, p, &row) : rc;
 }
 
 /* Of a process that is about to write its first block, or was killed there: nothing is lost that its parent has not counted. A file
@@ -249,7 +250,8 @@ static int convert_all(struct job *j, const struct inputs *in) {
         j->done = j->share = 0;
         j->align = align_inputs(in, first, &j->opt->since, &j->opt->until, tick, j);
         if (j->align && j->opt->clocks &&
-            clock_rows_take(j->store.db, j->opt->clocks, j->align) != SQLITE_OK) {
+            (clock_rows_take(j->store.db, j->opt->clocks, j->align) != SQLITE_OK ||
+             place_rows_take(j->store.db, j->opt->clocks, j->align, first[in->n]) != SQLITE_OK)) {
             snprintf(j->store.error, sizeof j->store.error,
                      "--clocks %.4000s: it holds no alignment of clocks", j->opt->clocks);
             err = -EINVAL;

@@ -283,6 +283,9 @@ static int load_records(struct load_now *now) {
         if (l->shared.types && rec && rec->kind == TRACE_KIND_DATA &&
             !((l->shared.types | READER_ALWAYS) >> rec->id & 1))
             continue;
+        if (l->shared.types & VTAB_PLACES &&
+            (!rec || rec->id != TRACE_process_group || *l->meta->job))
+            continue;
         if (rec && (!(there >> rec->id & 1) ||
                     (rec->id == TRACE_process_group && l->shared.types & VTAB_NO_GROUPS)))
             continue;
@@ -472,6 +475,7 @@ int load_rows(struct load_now *now, struct load *l) {
     if (rc == SQLITE_OK)
         rc = load_records(now);
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof parts / sizeof *parts; i++)
-        rc = parts[i](l);
+        if (!i || !(l->shared.types & VTAB_PLACES))
+            rc = parts[i](l);
     return rc;
 }

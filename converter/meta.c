@@ -2,6 +2,7 @@
 #include "meta.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ static int take_process(struct meta *m, const struct trace_value *v) {
     int err = 0;
 
     m->has_process = 1;
+    m->process_ts = m->process_ts ? m->process_ts : v[TRACE_process_ts].u;
     m->process_start = v[TRACE_process_start_ts].u;
     m->pid = v[TRACE_process_pid].u;
     m->ppid = v[TRACE_process_ppid].u;
@@ -184,6 +186,12 @@ int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
     clock_ready(&m->clock);
     m->clock_anchors = m->clock.n;
     return err;
+}
+
+void meta_recording(const struct meta *m, char buf[160]) {
+    snprintf(buf, 160, "%.64s %llu %llu %llu", m->boot_id ? m->boot_id : "",
+             (unsigned long long)m->pid, (unsigned long long)m->process_start,
+             (unsigned long long)m->process_ts);
 }
 
 uint64_t meta_period_at(const struct meta *m, uint64_t ts) {

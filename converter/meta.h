@@ -24,6 +24,7 @@ struct meta_period {
 struct meta {
     /* of the last process record; texts UTF-8, "" when there is none */
     int has_process;
+    uint64_t process_ts; /* when the first of them was written */
     uint64_t process_start, pid, ppid, uid, eval_start, eval_end, cold_start, cold_end, python;
     int64_t rank, local_rank, world_size;
     char *host, *boot_id, *exe, *command, *cwd, *agent, *how, *role, *master, *run, *job;
@@ -40,6 +41,8 @@ struct meta {
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es);
 void meta_free(struct meta *m);
+/* Which recording it is, whatever its file is called: as align_recording(). */
+void meta_recording(const struct meta *m, char buf[160]);
 /* The sampling period at a time, both in ns (ts of CLOCK_MONOTONIC), 0 if not known. */
 uint64_t meta_period_at(const struct meta *m, uint64_t ts);
 

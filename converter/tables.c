@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "place_rows.h"
 #include "schema_part.h"
 
 static const char schema[] = {
@@ -175,7 +176,9 @@ int tables_finish(sqlite3 *db, int adding, int is_cache) {
     if (rc == SQLITE_OK && tables_number(db, "SELECT count(DISTINCT run) > 1 FROM trace_file") != 0)
         rc = run_part(db, "--@ jobs", "--@ sums");
     if (rc == SQLITE_OK && tables_number(db, may_start_again) != 0)
-        rc = run_part(db, "--@ sums", "--@ functions");
+        rc = run_part(db, "--@ sums", "--@ places");
+    if (rc == SQLITE_OK && place_rows_taken(db))
+        rc = run_part(db, "--@ places", "--@ functions");
     if (rc == SQLITE_OK && (!is_cache || tables_have_functions(db) == 0))
         rc = run_part(db, "--@ functions", "--@ modules");
     if (rc == SQLITE_OK && tables_number(db, has_calls) != 0)

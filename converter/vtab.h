@@ -49,6 +49,10 @@ struct sqlite3;
 /* Of stacks the Python frames alone: to find a trace's native ones, their files and names, takes longer than all else of it */
 #define VTAB_PYTHON (1ull << TRACE_module)
 
+/* Which run a trace is of, and which attempt: its row of trace_file, and where no launcher says the job the groups that it is in. Nothing else is
+ * made a row, not even what a trace says of itself in any case: of a long one that has a row of table clock every ten seconds */
+#define VTAB_PLACES (1ull << TRACE_end)
+
 struct vtab_shared {
     struct reader *reader;
     struct epochs *epochs;

@@ -52,6 +52,10 @@ UPDATE trace_file AS f SET attempt = a.nth FROM (
       WHERE run IS NOT NULL AND rank IS NOT NULL GROUP BY 1, 2, 3, 4, 5))) a
 WHERE a.nth > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a.pid AND f.boot_id IS a.boot_id AND f.process_ts IS a.process_ts;
 
+--@ places
+-- Left out but where another database says which run a trace is of, that is converted without the others (place_rows.h).
+UPDATE trace_file AS f SET run = p.run, attempt = p.attempt FROM temp.known_place p WHERE p.recording = f.recording;
+
 --@ functions
 -- Left out where they were summed up as the rows came (queue.h). Of one trace they are that trace's, and not stored twice.
 DELETE FROM function_total WHERE trace = 0;

@@ -15,10 +15,10 @@ CROSS JOIN stack_frame k ON k.stack = d.stack CROSS JOIN frame r ON r.id = k.fra
 
 
 def infos_of(database):
-    """[{trace_id, recording, run, rank, host, bytes}] of the database's traces."""
-    rows = database.sql("SELECT id, coalesce(recording, 'trace ' || id), run, rank, host, bytes FROM trace_file").rows()
+    """[{trace_id, recording, run, rank, host, bytes, attempt}] of the database's traces."""
+    rows = database.sql("SELECT id, coalesce(recording, 'trace ' || id), run, rank, host, bytes, attempt FROM trace_file").rows()
     return [{"trace_id": i, "recording": int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1, "run": run, "rank": rank,
-             "host": host, "file": "%s, trace %d" % (database.paths[0], i), "file_bytes": size} for i, name, run, rank, host, size in rows]
+             "host": host, "file": "%s, trace %d" % (database.paths[0], i), "file_bytes": size, "attempt": attempt} for i, name, run, rank, host, size, attempt in rows]
 
 
 def typed(table, pa):

@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import sys
 import time
 import urllib.parse
@@ -158,6 +159,18 @@ class DataSet(object):
             return False
         return True
 
+    def moved(self, named):
+        """How many traces that are done, and are none of `named`, are of another run or attempt than they were (converter/place_rows.h)."""
+        path = os.path.join(self.state, "clocks.db")
+        left = {e["file"]: places_of(e)[0] for e in self.done.values() if e["file"] not in named}
+        if not left or not os.path.exists(path):
+            return 0
+        clocks = sqlite3.connect(path)
+        try:
+            return sum(left[file] != [run, attempt] for file, run, attempt in clocks.execute("SELECT file, run, attempt FROM trace_file") if file in left)
+        finally:
+            clocks.close()
+
     def finish_empty(self, pq):
         """Every table has a file, so that every engine can be asked for it."""
         for table, schema in self.empty.items():
@@ -169,6 +182,11 @@ class DataSet(object):
 
     def close(self):
         shutil.rmtree(self.temp, ignore_errors=True)
+
+
+def places_of(entry):
+    """[[run, attempt]] of the traces of a file that is done."""
+    return entry.get("places") or [[entry.get("run"), 0]]
 
 
 # ---- tables ---------------------------------------------------------------------------------------
@@ -422,11 +440,13 @@ def export(folder, paths, alone=False, quiet=False):
             progress.at(at, file)
             before = data.done.get(infos[0]["recording"])
             if before and before["bytes"] == infos[0]["file_bytes"]:
-                if data.is_whole(before):
+                same = places_of(before) == [[i["run"], i["attempt"]] for i in infos]
+                if same and data.is_whole(before):
                     result["unchanged"] += len(infos)
                     continue
                 progress.clear()
-                say("%s: of what was made of it in %s a part is missing: it is done again" % (file, folder))
+                say("%s: %s: it is done again" % (file, "of what was made of it in %s a part is missing" % folder if same else
+                                                  "it is of another run, or attempt of it, since others came"))
             files, rows, late = [], {}, 0
             try:
                 traces, views, source = open_file(file)
@@ -451,7 +471,12 @@ def export(folder, paths, alone=False, quiet=False):
                 result["rows"][table] = result["rows"].get(table, 0) + n
             result["bytes"] += sum(os.path.getsize(os.path.join(data.temp, f)) for f in files)
             data.finish({"recording": infos[0]["recording"], "file": file, "bytes": infos[0]["file_bytes"], "rows": rows, "late": late,
-                         "run": infos[0]["run"], "rank": infos[0]["rank"]}, files)
+                         "run": infos[0]["run"], "rank": infos[0]["rank"], "places": [[i["run"], i["attempt"]] for i in infos]}, files)
+        moved = data.moved(by_file)
+        if moved:
+            progress.clear()
+            say("%s: %d traces that are there, and were not named now, are of another run, or attempt of it, since these came: name them, too"
+                % (folder, moved))
         data.finish_empty(pq)
         _views.write_scripts(folder)
     finally:

@@ -117,7 +117,8 @@ def problems_of(file):
 
 
 class Clocks(object):
-    """The clocks of the traces' machines, aligned where the driver is: a small database for each boot, to be sent with the parts of its traces."""
+    """The clocks of the traces' machines, aligned where the driver is, and of which run each trace is: a small database for each boot, to be sent with
+    the parts of its traces."""
 
     def __init__(self, files):
         self.of_boot = {}
@@ -126,12 +127,15 @@ class Clocks(object):
             _arrow.align(files, _arrow.ALONE, path)
             whole = sqlite3.connect(path)
             schema = [r[0] for r in whole.execute("SELECT sql FROM sqlite_master WHERE type = 'table' AND name IN ('clock_boot', 'clock_knot')")]
+            schema += ["CREATE TABLE trace_file(recording TEXT PRIMARY KEY, run TEXT, attempt INTEGER)"]  # converter/place_rows.h
             for boot in whole.execute("SELECT * FROM clock_boot").fetchall():
                 one = sqlite3.connect(os.path.join(folder, "one.db"))
                 for statement in schema:
                     one.execute(statement)
                 one.execute("INSERT INTO clock_boot VALUES(%s)" % ", ".join("?" * len(boot)), boot)
                 one.executemany("INSERT INTO clock_knot VALUES(?, ?, ?)", whole.execute("SELECT * FROM clock_knot WHERE boot = ?", boot[:1]))
+                one.executemany("INSERT OR IGNORE INTO trace_file VALUES(?, ?, ?)",
+                                whole.execute("SELECT recording, run, attempt FROM trace_file WHERE boot_id = ?", boot[1:2]))
                 one.commit()
                 one.close()
                 with open(os.path.join(folder, "one.db"), "rb") as f:
@@ -189,8 +193,8 @@ class Reader(DataSourceReader):
     def partitions(self):
         parts, room = [], 0
         files = files_of(self.path)
-        clocks = Clocks(files) if self.align and len(files) > 1 else None
-        all_infos = {file: self._infos(file) for file in files} if len(files) > 1 else {}
+        all_infos = {file: self._infos(file) for file in files}
+        clocks = Clocks(files) if self.align and sum(map(len, all_infos.values())) > 1 else None
         copies = copies_of(all_infos)
         lines = {file: "the same recording as %s: counted once" % ", ".join(sorted(set(of.values()))) for file, of in copies.items() if of}
         for file, line in lines.items() if self.table != "problems" else ():
@@ -199,8 +203,7 @@ class Reader(DataSourceReader):
             size = os.path.getsize(file)
             n = -(-size // self.split) if self.table == "samples" else 1
             without = copies.get(file, {}) if self.table != "problems" else {}
-            infos = all_infos[file] if all_infos else self._infos(file) if n > 1 or self.ranks is not None else []
-            infos = [i for i in infos if i["recording"] not in without]
+            infos = [i for i in all_infos[file] if i["recording"] not in without]
             if without and not infos:
                 continue
             if infos and self.ranks is not None and not any(i["rank"] in self.ranks for i in infos):
