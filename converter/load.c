@@ -284,7 +284,7 @@ static int load_records(struct load_now *now) {
             !((l->shared.types | READER_ALWAYS) >> rec->id & 1))
             continue;
         if (l->shared.types & VTAB_PLACES &&
-            (!rec || rec->id != TRACE_process_group || *l->meta->job))
+            (!rec || rec->id != TRACE_process_group || (l->meta->job && *l->meta->job)))
             continue;
         if (rec && (!(there >> rec->id & 1) ||
                     (rec->id == TRACE_process_group && l->shared.types & VTAB_NO_GROUPS)))
