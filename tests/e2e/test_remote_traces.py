@@ -100,6 +100,21 @@ def test_a_question_of_ten_seconds_over_http(engine, build, run, server):  # noq
     assert whole == local and 0.5 * size < server.sent <= 1.2 * size
 
 
+def test_blocks_come_once_and_several_at_a_time(engine, build, run, server):  # noqa: F811
+    """A trace as it was recorded, in small blocks, read as a whole: one request for each hint, and few for all else."""
+    run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", server.folder / "f", "--ranks", "1", "--nodes", "1", "--minutes", "1", "--hz", "200",
+         "--threads", "16"])
+    trace, = (server.folder / "f").glob("node*/*.zst")
+    (server.folder / "small.zst").write_bytes(trace.read_bytes())
+    code = """
+import probing
+t = probing.open(%r)
+print(len(list(t.samples.select("func").rows())), t.remote[0].fetched / t.remote[0].size, t.remote[0].requests / t.table("traces").pandas().blocks[0])
+"""
+    rows, share, requests = map(float, engine(code % (server.url + "small.zst"), "fsspec", "aiohttp", "pandas").split())
+    assert rows > 100000 and share < 1.2 and requests < 1.6, (share, requests)
+
+
 @pytest.mark.limit(300)
 def test_servers_that_fail(engine, run, build, server):  # noqa: F811
     """Not there; no ranges; gone in the middle: one clear line, and nothing is called damaged."""

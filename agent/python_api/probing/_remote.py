@@ -22,6 +22,7 @@ NEAR = 16 << 10  # bytes between two pieces that cost less than a request more
 PIECE = 8 << 20
 TAIL = 64 << 10
 AHEAD = 16 << 10
+MOST_AHEAD = 1 << 20  # bytes, of who reads block after block
 TRIES = 3
 
 _files = weakref.WeakValueDictionary()  # by URL: what C calls them by
@@ -70,6 +71,8 @@ class File(object):
         self.fetched, self.requests, self.why = 0, 0, None
         self.lock = threading.Lock()
         self.pieces = []  # [(offset, bytes)], ascending: the hints, the end
+        self.ends = {}  # {where a block begins: where it ends}, by the table
+        self.end, self.run = -1, 0  # of the blocks that were fetched last, and how many bytes they are in a row
         self.last = collections.deque(maxlen=16)  # likewise, what was read last for little pieces
         try:
             self.size = fs.info(path).get("size")
@@ -134,6 +137,8 @@ class File(object):
         for size, raw in struct.iter_unpack("<II", tail[begin - start + 8:begin - start + 8 + 8 * n]):
             if raw == 0:
                 offsets.append(at)
+            else:
+                self.ends[at] = at + size
             at += size
         return offsets if at == begin else None
 
@@ -144,12 +149,25 @@ class File(object):
             for at, data in self.pieces[max(0, i):i + 1] + list(self.last):
                 if at <= offset and end <= at + len(data):
                     return data[offset - at:end - at]
-            # what a walk over the hints wants next lies behind: without a table a bit more is fetched
-            upto = end if n >= 4096 else min(self.size, offset + AHEAD)
+            upto = self.upto(offset, end, n)
             got, = self.ranges([(offset, upto)])
-            if n < 4096:
+            if upto > end:
                 self.last.append((offset, got))
             return got[:end - offset]
+
+    def upto(self, offset, end, n):
+        """How far to read on. The reader looks at a block's beginning first: all of it comes, and, of one that follows the last one, those behind
+        it, as many bytes as were wanted in a row until now."""
+        if offset in self.ends and end <= self.ends[offset]:
+            self.run = self.run if offset == self.end + HINT else 0
+            upto = self.ends[offset]
+            while upto - offset < min(self.run, MOST_AHEAD) and upto + HINT in self.ends:
+                upto = self.ends[upto + HINT]
+            self.run += upto - offset
+            self.end = upto
+            return upto
+        # what a walk over the hints wants next lies behind: without a table a bit more is fetched
+        return end if n >= 4096 else min(self.size, offset + AHEAD)
 
 
 SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)
