@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tables.h"
-
 #define FIND "SELECT run, attempt FROM trace_file WHERE recording = ?1 AND run IS NOT NULL LIMIT 1"
 
 /* NULL: it has no such columns. */
@@ -54,11 +52,6 @@ int place_rows_take(sqlite3 *db, const char *from, const struct align *a, size_t
     sqlite3_finalize(st);
     sqlite3_close(other);
     return rc;
-}
-
-int place_rows_taken(sqlite3 *db) {
-    return tables_number(db, "SELECT EXISTS (SELECT 1 FROM temp.sqlite_master WHERE name = "
-                             "'known_place')") == 1;
 }
 
 int place_rows_find(sqlite3 *db, const struct meta *m, char **run, int64_t *attempt) {

@@ -19,8 +19,6 @@
 
 /* A database that has no such table, or an older one, says nothing. */
 int place_rows_take(sqlite3 *db, const char *from, const struct align *align, size_t ntraces);
-/* 1: place_rows_take() has found something. */
-int place_rows_taken(sqlite3 *db);
 /* SQLITE_NOTFOUND: it does not know the trace, or not of which run it is. run: UTF-8, malloc'ed. */
 int place_rows_find(sqlite3 *db, const struct meta *m, char **run, int64_t *attempt);
 int place_rows_index(sqlite3 *db);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "place_rows.h"
 #include "schema_part.h"
 
 static const char schema[] = {
@@ -162,6 +161,7 @@ int tables_hold_hangs(sqlite3 *db) {
 
 int tables_finish(sqlite3 *db, int adding, int is_cache) {
     static const char
+        is_told[] = "SELECT EXISTS (SELECT 1 FROM temp.sqlite_master WHERE name = 'known_place')",
         is_stored[] =
             "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
         may_start_again[] =
@@ -177,7 +177,7 @@ int tables_finish(sqlite3 *db, int adding, int is_cache) {
         rc = run_part(db, "--@ jobs", "--@ sums");
     if (rc == SQLITE_OK && tables_number(db, may_start_again) != 0)
         rc = run_part(db, "--@ sums", "--@ places");
-    if (rc == SQLITE_OK && place_rows_taken(db))
+    if (rc == SQLITE_OK && tables_number(db, is_told) == 1)
         rc = run_part(db, "--@ places", "--@ functions");
     if (rc == SQLITE_OK && (!is_cache || tables_have_functions(db) == 0))
         rc = run_part(db, "--@ functions", "--@ modules");

@@ -10,19 +10,14 @@ A trace that is done and has not grown is not done again. What is being written 
 killed left there is removed by the next. Ids: trace_id is the recording's, stack_id that of what is on the stack: the same in every export.
 """
 import argparse
-import errno
-import glob
-import io
 import json
 import os
 import re
-import shutil
-import sqlite3
 import sys
 import time
-import urllib.parse
 
 from probing import TraceError, _arrow, _traces, _views
+from probing._export_set import DataSet, Refused, places_of
 
 EPILOG = """pyarrow does the writing (pip install 'probing[parquet]', or pip install pyarrow). Exit code: 0; 1 a trace was damaged or could not be
 read (the rest is there); 2 usage; 3 nothing could be written.
@@ -32,12 +27,6 @@ read (the rest is there); 2 usage; 3 nothing could be written.
 """
 DERIVED = ("samples", "backtrace", "trigger_stacks")  # views with a row a record that are made of tables here
 WINDOW = 1 << 20  # rows that are held to bring them into the order of time
-STATE = "_probing"
-MAGIC = b"PAR1"  # the last bytes of a Parquet file
-
-
-class Refused(Exception):
-    """Nothing can be written; the text says why."""
 
 
 def visible(text):
@@ -63,130 +52,6 @@ class Progress(object):
     def clear(self):
         if self.last:
             sys.stderr.write("\r\033[K")
-
-
-# ---- the folder -----------------------------------------------------------------------------------
-
-
-class DataSet(object):
-    """The folder with its list of what is done."""
-
-    def __init__(self, path, kind):
-        self.path, self.state = path, os.path.join(path, STATE)
-        self.list = os.path.join(self.state, "done.jsonl")
-        if os.path.exists(path) and not os.path.isdir(path):
-            raise Refused("%s is a file: name a folder" % path)
-        if os.path.isdir(path) and os.listdir(path) and not os.path.isdir(self.state):
-            raise Refused("%s is not empty, and no data set of probing export: name another folder" % path)
-        os.makedirs(self.state, exist_ok=True)
-        self.keep_kind(kind)
-        self.done, self.empty = {}, {}  # empty: schemas of tables that had no rows
-        with io.open(self.list, "a+", encoding="utf-8") as f:
-            f.seek(0)
-            for line in f:
-                try:
-                    entry = json.loads(line)
-                    self.done[entry["recording"]] = entry
-                except (ValueError, KeyError, TypeError):
-                    continue  # cut off by a full disk: that trace is done again
-        self.cleared = sum(self.clear(p) for p in glob.glob(os.path.join(glob.escape(self.state), "tmp-*")))
-        self.temp = os.path.join(self.state, "tmp-%d-%s" % (os.getpid(), os.uname().nodename))
-        os.makedirs(self.temp, exist_ok=True)
-
-    def keep_kind(self, kind):
-        """Ids of traces and of a database are not the same ones: a folder is of the one or the other."""
-        path = os.path.join(self.state, "made-of")
-        with io.open(path, "a+", encoding="utf-8") as f:
-            f.seek(0)
-            before = f.read().strip()
-            if not before:
-                f.write(kind + "\n")
-        if before not in ("", kind):
-            raise Refused("%s was made of %s, this is %s: name another folder" % (self.path, before, kind))
-
-    @staticmethod
-    def clear(path):
-        """Removes what an export that is no more was writing."""
-        pid, _, node = os.path.basename(path)[4:].partition("-")
-        if node != os.uname().nodename or (pid.isdigit() and int(pid) != os.getpid() and os.path.exists("/proc/" + pid)):
-            return 0
-        shutil.rmtree(path, ignore_errors=True)
-        return 1
-
-    def align(self, paths, alone):
-        """Path of the database with the clocks of all machines whose traces are here or come now; those that are here keep their time."""
-        import fcntl
-        out = os.path.join(self.state, "clocks.db")
-        with io.open(out + ".lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            _arrow.align(paths, _arrow.ALONE if alone else 0, out)
-        return out
-
-    def file(self, table, run, rank, name):
-        """Path of a file, below the folder; run=, rank= as Hive writes them."""
-        none = "__HIVE_DEFAULT_PARTITION__"
-        return os.path.join(table, "run=" + (urllib.parse.quote(run, safe="") if run else none),
-                            "rank=" + (str(rank) if rank is not None else none), name + ".parquet")
-
-    def finish(self, entry, files):
-        """Puts the files of a trace in place, then says that it is done."""
-        old = set(self.done.get(entry["recording"], {}).get("files", ()))
-        for name in files:
-            to = os.path.join(self.path, name)
-            os.makedirs(os.path.dirname(to), exist_ok=True)
-            os.replace(os.path.join(self.temp, name), to)
-        for name in old - set(files):
-            try:
-                os.unlink(os.path.join(self.path, name))
-            except OSError:
-                pass
-        entry["files"] = files
-        line = (json.dumps(entry) + "\n").encode()
-        with io.open(self.list, "ab", 0) as f:  # one write: several exports may append
-            if f.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.list)
-        self.done[entry["recording"]] = entry
-
-    def is_whole(self, entry):
-        """Whether the files of a trace that was done are there still, and end as Parquet does: a copy that broke off, or a machine, leaves a part."""
-        try:
-            for name in entry["files"]:
-                with io.open(os.path.join(self.path, name), "rb") as f:
-                    f.seek(-len(MAGIC), os.SEEK_END)
-                    if f.read() != MAGIC:
-                        return False
-        except (OSError, KeyError, TypeError):
-            return False
-        return True
-
-    def moved(self, named):
-        """How many traces that are done, and are none of `named`, are of another run or attempt than they were (converter/place_rows.h)."""
-        path = os.path.join(self.state, "clocks.db")
-        left = {e["file"]: places_of(e)[0] for e in self.done.values() if e["file"] not in named}
-        if not left or not os.path.exists(path):
-            return 0
-        clocks = sqlite3.connect(path)
-        try:
-            return sum(left[file] != [run, attempt] for file, run, attempt in clocks.execute("SELECT file, run, attempt FROM trace_file") if file in left)
-        finally:
-            clocks.close()
-
-    def finish_empty(self, pq):
-        """Every table has a file, so that every engine can be asked for it."""
-        for table, schema in self.empty.items():
-            if not glob.glob(os.path.join(glob.escape(os.path.join(self.path, table)), "*", "*", "*.parquet")):
-                to = os.path.join(self.path, self.file(table, None, None, "empty"))
-                os.makedirs(os.path.dirname(to), exist_ok=True)
-                pq.write_table(schema.empty_table(), to + ".tmp")
-                os.replace(to + ".tmp", to)
-
-    def close(self):
-        shutil.rmtree(self.temp, ignore_errors=True)
-
-
-def places_of(entry):
-    """[[run, attempt]] of the traces of a file that is done."""
-    return entry.get("places") or [[entry.get("run"), 0]]
 
 
 # ---- tables ---------------------------------------------------------------------------------------
