@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "own_tables.h"
 #include "ranks_said.h"
 #include "tables.h"
 
@@ -398,6 +399,9 @@ void store_leave(struct store *s, sqlite3 **out) {
 
 int store_finish(struct store *s, sqlite3 **out) {
     int rc = tables_finish(s->db, s->adding, s->cache);
+
+    if (rc == SQLITE_OK)
+        rc = own_tables_make(s->db);
     int err = store_failed(s, rc, "building the indexes");
 
     count_runs(s);

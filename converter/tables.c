@@ -70,6 +70,17 @@ int tables_have_views(sqlite3 *db, const char *sql) {
     return rc == SQLITE_OK && n == 0;
 }
 
+int tables_has_name(const char *name) {
+    struct schema_part p = {0};
+    int has = live_part(&p, NULL, 0) != SQLITE_OK;
+
+    for (size_t i = 0; i < p.n; i++)
+        has |= p.v[i].name_len == strlen(name) &&
+               sqlite3_strnicmp(p.v[i].name, name, (int)p.v[i].name_len) == 0;
+    schema_part_free(&p);
+    return has;
+}
+
 int tables_make(sqlite3 *db) {
     return run_part(db, schema, AFTER_LOAD);
 }

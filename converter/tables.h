@@ -23,6 +23,8 @@ int tables_make_live(sqlite3 *db, const char *sql);
 int tables_add_live(sqlite3 *db, const char *sql, size_t *added);
 /* 1: a database of a recording that goes on has the views that `sql` can be about. */
 int tables_have_views(sqlite3 *db, const char *sql);
+/* 1: a table or view of schema/ has that name, whether or not this database has it. */
+int tables_has_name(const char *name);
 /* After the last row: indexes, sums, what is stored of views, figures for the planner (`adding`: where those that are there are of another size).
  * is_cache: all traces' sums by function, where they were there when the first row came, were kept as the rows came. */
 int tables_finish(sqlite3 *db, int adding, int is_cache);

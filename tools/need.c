@@ -24,6 +24,7 @@
 #define TORCH       (VTAB_STEPS | BIT(torch_cuda) | BIT(torch_memory))
 #define COMM        (BIT(comm) | BIT(process_group))
 #define PROGRAM     (BIT(span) | BIT(span_end) | BIT(event) | BIT(event_value))
+#define NAMES       (WHAT_IT_IS | BIT(event) | BIT(event_value)) /* own_tables.h has more of them */
 #define EVERYTHING  UINT64_MAX
 #define NO_RECORD   0
 #define WHAT_IT_IS  NEED_TRACES /* of the trace itself, which is there in any case */
@@ -91,13 +92,13 @@ static const struct {
     /* What refers to a thread makes its row. A column without a name: it is joined, and nothing is asked of it. */
     {"thread", "  id trace tid name ident start_ts end_ts comm ", WHAT_IT_IS},
     {"thread", " samples running cpu_us ", TICKS},
-    {"sqlite_master", NULL, WHAT_IT_IS},
+    {"sqlite_master", NULL, NAMES},
     {"json_each", NULL, NO_RECORD},
     /* Of converter/sql_schemas.h; cluster.nodes counts what was lost. */
     {"df_settings", NULL, WHAT_IT_IS},
     {"envs", NULL, WHAT_IT_IS},
-    {"tables", NULL, WHAT_IT_IS},
-    {"columns", NULL, WHAT_IT_IS},
+    {"tables", NULL, NAMES},
+    {"columns", NULL, NAMES},
     {"probing_stack_now", NULL, NO_RECORD},
 };
 
@@ -248,5 +249,7 @@ uint64_t need_of_part(const char *sql) {
 
 uint64_t need_of_traces(const char *sql) {
     /* python.backtrace is of a live process above; of traces it is the samples. */
-    return !strcasestr(sql, "python") && need_of(sql) == NEED_TRACES ? NEED_TRACES : 0;
+    uint64_t need = strcasestr(sql, "python") ? 0 : need_of(sql);
+
+    return need == NEED_TRACES || need == NAMES ? need : 0;
 }

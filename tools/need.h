@@ -20,7 +20,7 @@ uint64_t need_of_live(const char *sql);
     (1ull << 63) /* not even what the trace says of itself: no database is needed */
 
 /*
- * Of ended traces: what they say of themselves is enough, `SELECT rank FROM trace`, and NEED_TRACES is what is to be read. 0: all, so that
+ * Of ended traces: what they say of themselves is enough, `SELECT rank FROM trace` (or names of tables: SHOW TABLES), and that is what is to be read. 0: all, so that
  * the database of the first question answers the next ones, too, whatever they are about.
  */
 #define NEED_TRACES (1ull << TRACE_process)

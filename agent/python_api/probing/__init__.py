@@ -17,11 +17,12 @@ the recording. The trace: probing-convert trace.zst out.db, then SQL (tables spa
 import functools as _functools
 import os as _os
 
-from probing import _load
+from probing import _load, _tables
+from probing._tables import ExternalTable  # noqa: F401
 
 __version__ = "@VERSION@"
 __all__ = ["step", "span", "event", "set_role", "config", "enable", "disable", "is_recording", "is_enabled", "trace",
-           "enable_torch_profiling", "disable_torch_profiling", "ProbingError", "TraceError"]
+           "enable_torch_profiling", "disable_torch_profiling", "ExternalTable", "ProbingError", "TraceError"]
 
 _native = None
 
@@ -185,8 +186,14 @@ def _arrived():
             module.set_wrap(_decorate)
             _native = module
             step, span, event = module.step, module.span, module.event
-            if _role is not None:
-                event("probing.role", **_role)
+            _tell()
+
+
+def _tell():
+    """A recording has begun: what was told before it."""
+    if _role is not None:
+        event("probing.role", **_role)
+    _tables.tell()
 
 
 def _agent(need=True):
@@ -234,8 +241,7 @@ def enable(trace=None, **settings):
     if failed and not native.recording():
         raise ProbingError("recording could not be started: " + (
             native.config_get("barred") or "%s (is the trace's directory writable?)" % _os.strerror(-failed)))
-    if _role is not None:
-        event("probing.role", **_role)
+    _tell()
     complaints = native.config_get("complaints")
     if complaints:
         import warnings

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the program's own: the interface of the original Probing's ExternalTable. A row is an event named python.TABLE, whose values are its
+columns; the converter makes a view of each such name."""
+import collections
+import time
+
+import probing
+
+KEPT = 1000  # rows of each table that take() gives: what is recorded is in the trace
+TEXT = 256  # characters of a text that are kept, as many as are recorded
+
+_tables = {}
+
+
+def _simple(value):
+    """What is kept of a value for take(): no object of the program's, which might be a tensor and large."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return value[:TEXT] if isinstance(value, str) else None
+
+
+def _declare(name, columns):
+    """So that a table without rows is one. Its columns by number: keys of a row are names of columns."""
+    if probing._native is not None:
+        probing._native.event("python.table()", table=name, **{str(i): column for i, column in enumerate(columns)})
+
+
+def tell():
+    """A recording has begun: which tables there are."""
+    for name, table in list(_tables.items()):
+        _declare(name, table._names)
+
+
+class ExternalTable(object):
+    """Rows of the program, to be asked as python.NAME (or NAME) in `probing query`, live or of the trace:
+
+        table = probing.ExternalTable("throughput", ["epoch", "images", "rate"])
+        table.append([epoch, images, images / seconds])
+
+    Values are numbers and texts; others, tensors of one element too, as in probing.event(). timestamp, step, rank, pid and trace_id
+    come with each row. What is appended while nothing is recorded is not in a trace; take() has the last 1,000 rows in any case.
+    """
+
+    __slots__ = ("_name", "_names", "_rows")
+
+    def __init__(self, name, columns, config=None):
+        """config: as in the original, {"discard_strategy": "BaseElementCount", "discard_threshold": rows}: fewer rows for take()."""
+        if not isinstance(name, str) or not name:
+            raise TypeError("probing.ExternalTable(name, columns): name is a str")
+        columns = list(columns) if not isinstance(columns, str) else [columns]
+        if not columns or not all(isinstance(c, str) and c for c in columns):
+            raise TypeError("probing.ExternalTable(name, columns): columns are names")
+        if len({c.lower() for c in columns}) < len(columns):
+            raise ValueError("table %s: two columns of one name" % name)
+        kept = KEPT
+        if config and config.get("discard_strategy") == "BaseElementCount":
+            kept = max(1, min(int(config.get("discard_threshold", KEPT)), KEPT))
+        self._name, self._names, self._rows = name, columns, collections.deque(maxlen=kept)
+        _tables[name] = self
+        _declare(name, columns)
+
+    @classmethod
+    def get(cls, name):
+        """The table of that name; ValueError: there is none."""
+        if name not in _tables:
+            raise ValueError("table %s not found" % name)
+        return _tables[name]
+
+    @classmethod
+    def get_or_create(cls, name, columns, config=None):
+        return _tables[name] if name in _tables else cls(name, columns, config)
+
+    @classmethod
+    def drop(cls, name):
+        """Forgets it in this process; what was recorded stays in the trace."""
+        _tables.pop(name, None)
+
+    def names(self):
+        return list(self._names)
+
+    def _add(self, micros, values, **more):
+        values = list(values)
+        if len(values) != len(self._names):
+            raise ValueError("table %s has %d columns, and not %d" % (self._name, len(self._names), len(values)))
+        self._rows.append((micros, [_simple(v) for v in values]))
+        if probing._native is not None:
+            more.update(zip(self._names, values))
+            probing._native.event("python." + self._name, **more)
+
+    def append(self, values):
+        """A row: a value for each column."""
+        self._add(int(time.time() * 1e6), values)
+
+    def append_many(self, rows):
+        for values in rows:
+            self.append(values)
+
+    def append_ts(self, micros, values):
+        """The same, of another time: microseconds since 1970."""
+        self._add(micros, values, timestamp=micros / 1e6)
+
+    def take(self, limit=None):
+        """[(microseconds since 1970, [value, ...]), ...], oldest first: the first `limit` of those that are kept."""
+        rows = list(self._rows)
+        return rows if limit is None else rows[:limit]
+
+    def __repr__(self):
+        return "<probing.ExternalTable %s (%s)>" % (self._name, ", ".join(self._names))
