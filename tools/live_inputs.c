@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "../traces/proc.h"
 #include "../writer/writer.h"
 #include "cause.h"
 #include "common.h"
@@ -85,22 +84,6 @@ static void complete(struct work *w, const struct live_seen *seen, const struct 
     }
 }
 
-/* Whether all its threads are stopped, by SIGSTOP or by a debugger: it would not answer before the time is over, and of a job that hangs
- * and was stopped each rank would be waited for. */
-static int is_stopped(int pid) {
-    char state = 0;
-    pid_t *tids;
-
-    if (pid <= 0 || proc_task(pid, 0, NULL, 0, &state) < 0 || (state != 'T' && state != 't'))
-        return 0;
-    ssize_t n = proc_tids(pid, &tids);
-    for (ssize_t i = 0; i < n && (state == 'T' || state == 't'); i++)
-        if (proc_task(pid, tids[i], NULL, 0, &state) < 0)
-            state = 'T'; /* gone meanwhile */
-    free(tids);
-    return state == 'T' || state == 't';
-}
-
 /* The process writes out what it has. 1: it died instead. */
 static int flush(const char *path) {
     struct live *l;
@@ -126,8 +109,7 @@ static int each_live(const struct live_seen *seen, void *arg) {
         return 1;
     if (!input)
         return 0;
-    input->recording =
-        live_seen_alive(seen) && (is_stopped(host_pid(seen->l)) || !flush(seen->path));
+    input->recording = live_seen_alive(seen) && (live_seen_stopped(seen) || !flush(seen->path));
     if (!input->recording)
         complete(w, seen, input);
     return 0;

@@ -55,6 +55,21 @@ int live_seen_alive(const struct live_seen *seen) {
     return seen->l && live_process_alive(seen->l) && is_mapped(seen->l, seen->path);
 }
 
+int live_seen_stopped(const struct live_seen *seen) {
+    int pid = host_pid(seen->l);
+    char state = 0;
+    pid_t *tids;
+
+    if (pid <= 0 || proc_task(pid, 0, NULL, 0, &state) < 0 || (state != 'T' && state != 't'))
+        return 0;
+    ssize_t n = proc_tids(pid, &tids);
+    for (ssize_t i = 0; i < n && (state == 'T' || state == 't'); i++)
+        if (proc_task(pid, tids[i], NULL, 0, &state) < 0)
+            state = 'T'; /* gone meanwhile */
+    free(tids);
+    return state == 'T' || state == 't';
+}
+
 static int scan_file(const char *path, int (*fn)(const struct live_seen *, void *), void *arg) {
     struct live_seen seen = {.path = path};
     struct live *l = NULL;

@@ -25,6 +25,9 @@ struct live_seen {
 
 /* Whether its process still runs, and has it mapped. Takes a millisecond of a large process: to be asked last. */
 int live_seen_alive(const struct live_seen *seen);
+/* Whether all its threads are stopped, by SIGSTOP or by a debugger: it would not answer before the time is over, and of a job that hangs
+ * and was stopped each rank would be waited for. */
+int live_seen_stopped(const struct live_seen *seen);
 
 /* Calls fn for each live file; stops and returns fn's value when that is not 0. Else 0. */
 int live_scan(int (*fn)(const struct live_seen *seen, void *arg), void *arg);

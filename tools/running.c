@@ -14,8 +14,10 @@ struct who {
 static int is_it(const struct live_seen *seen, void *arg) {
     const struct who *w = arg;
 
-    return seen->l && seen->l->pid == w->pid && strcmp(seen->l->boot_id, w->boot) == 0 &&
-           live_seen_alive(seen);
+    if (!seen->l || seen->l->pid != w->pid || strcmp(seen->l->boot_id, w->boot) != 0 ||
+        !live_seen_alive(seen))
+        return 0;
+    return live_seen_stopped(seen) ? 2 : 1;
 }
 
 static void is_running(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
@@ -23,7 +25,7 @@ static void is_running(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
                     .pid = sqlite3_value_int64(argv[1])};
 
     (void)argc;
-    sqlite3_result_int(ctx, w.boot && live_scan(is_it, &w) == 1);
+    sqlite3_result_int(ctx, w.boot ? live_scan(is_it, &w) : 0);
 }
 
 int running_register(sqlite3 *db) {

@@ -121,10 +121,11 @@ WITH latest AS MATERIALIZED (
   UNION ALL -- the last call of a group, which failed in all that came to it, because somebody had died (gloo notices)
   SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
       WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
-    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts), NULL, b.threw IS 1
+    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts, b.first_end - 1000000000), NULL, b.threw IS 1
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
   LEFT JOIN first_told d ON d.run IS k.run AND d.attempt = k.attempt -- where the launcher ended all others within that second: who ended before
-  WHERE coalesce(b.before, d.ts) IS NOT NULL AND k.complete = k.arrived AND k.missing IS NOT NULL
+  -- Where all were killed, one after the other, who died says nothing; who had not come by then, for long, does.
+  WHERE (coalesce(b.before, d.ts) IS NOT NULL OR b.all_killed AND b.threw) AND k.complete = k.arrived AND k.missing IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS k.run AND w."group" = k."group" AND NOT w.message)
   UNION ALL
   SELECT -1000000 - row_number() OVER (ORDER BY f.run, f."group"), f.run, f.attempt, f."group", f.list, f.seq, 0, NULL, f.op, NULL, NULL, f.arrived, f.came, f.first_enter, f.longest,

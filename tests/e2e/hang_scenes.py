@@ -39,6 +39,17 @@ def never_comes():
     all_reduce()
 
 
+def stops():
+    """By SIGSTOP, as a debugger does or a hand at the keyboard: it is not dead."""
+    if RANK == FAULTY:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    all_reduce()
+
+
+def outside():
+    """(Rank 2 is asleep before it: below.)"""
+
+
 def other_first():
     dist.all_gather([torch.ones(10) for _ in range(WORLD)], torch.ones(10))  # first
     all_reduce()
@@ -222,6 +233,8 @@ from gloo_ready import wait_for_agent  # noqa: E402
 RANK, WORLD, DIR = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv[2]
 torch.set_num_threads(1)
 wait_for_agent()
+if sys.argv[1] == "outside" and RANK == FAULTY:
+    gone_elsewhere()
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=600), rank=RANK, world_size=WORLD,
                         init_method="env://" if "MASTER_ADDR" in os.environ else "file://%s/store" % DIR)
 for _ in range(5):

@@ -12,6 +12,7 @@ import time
 
 import conftest
 import pytest
+from ask_helpers import edited
 from test_torch import find_torch
 
 SCENES = pathlib.Path(__file__).with_name("hang_scenes.py")
@@ -149,6 +150,36 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
         assert inner["dataloader"] == "Data.read_slowly", tables[2]
     else:
         assert set(inner) == {"worker"} and inner["worker"] == func
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("scene, says", [
+    ("stops", r"all_reduce number 6 of group 0: rank 2 is stopped, by SIGSTOP or a debugger \(process \d+\), 3 of 4 wait since .*"),
+    ("outside", r"no call is incomplete, but ranks 0,1,3 wait in init_process_group, which is over when all ranks have come, since [0-9.]+ s before their end at least \(.*\): "
+                r"rank 2 is not in it; rank 2 is in gone_elsewhere \(hang_scenes.py:\d+\)")])
+def test_a_live_rank_that_no_call_names(build, run, job, python_torch, tmp_path, scene, says):
+    """One that is stopped has not died, though it writes nothing any more; and who makes a group waits for all of it without a collective."""
+    job(python_torch, scene, launched=scene == "stops")
+    end, said = time.monotonic() + 280, ""
+    while time.monotonic() < end and not re.fullmatch(says, said):
+        time.sleep(0.5)
+        said = run([build.tool("probing"), "ask", "hang", "--answer", tmp_path / "traces"], check=None).stdout.strip()
+    assert re.fullmatch(says, said), said
+
+
+# Of a job whose rank 3 hangs: it is killed, the others' calls fail for that, with an exception, and they are killed, too, 40 ms later.
+ALL_KILLED = """UPDATE trace_file SET end_reason = 'killed', end_ts = (SELECT max(end_ts) FROM trace_file) - iif(rank = 3, 80000000, 20000000);
+UPDATE comm SET flags = flags & ~1, duration = (SELECT max(end_ts) FROM trace_file) - 45000000 - ts WHERE flags & 1;
+INSERT INTO trigger_event(id, ts, kind, tid, detail) SELECT first_id + 900000, (SELECT max(end_ts) FROM trace_file) - 20000000, 'exception', pid, 'RuntimeError: Connection closed by peer'
+FROM trace_file WHERE rank <> 3;
+DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM hang; INSERT INTO hang SELECT * FROM hangs_made;"""
+
+
+def test_all_are_killed_one_after_the_other(build, run, simulated_job, tmp_path):
+    """kill -9 of a job that hangs: the first to go is not blamed for it, and who had not come still is."""
+    db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, ALL_KILLED)
+    said = run([build.tool("probing"), "ask", "hang", "--answer", db]).stdout
+    assert re.match(r"\w+ number \d+ of group \S+: rank 3 never came, and the call failed in 7 of 8 at .* \(RuntimeError: Connection closed by peer\): rank 3 was in ", said), said
 
 
 @pytest.mark.limit(300)

@@ -1,11 +1,14 @@
 --@ hang: Why does it hang?
---? SELECT EXISTS (SELECT 1 FROM hangs)
+--? SELECT EXISTS (SELECT 1 FROM hangs) OR (SELECT count(*) FROM (SELECT t.id FROM trace_file t CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 100) CROSS JOIN stack_text e ON e.stack = s.stack WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND s.ts > t.end_ts - 5000000000 AND (e.text LIKE 'init_process_group (distributed_c10d.py:%' OR e.text LIKE 'new_group (distributed_c10d.py:%') AND NOT EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN t.first_id AND t.last_id AND c.ts > s.ts) GROUP BY t.id HAVING max(s.ts) - min(s.ts) > 1000000000)) > 0
 --! nothing hangs in torch.distributed: no collective that was recorded is left incomplete (`probing stacks` shows what each thread does)
 CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes
+-- A process that is not dead is not: its recording may lag behind, and where it is stopped has no more to say.
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
   ranges(rank) AS who, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
-FROM (SELECT h.*, row_number() OVER (PARTITION BY h.run, "group", seq, op, waiters, state ORDER BY iif(state IN ('dead', 'ended'), t.end_ts, NULL), h.rank) AS nth
-  FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id)
+FROM (SELECT h.*, row_number() OVER (PARTITION BY h.run, "group", seq, op, waiters, h.state ORDER BY iif(h.state IN ('dead', 'ended'), end_ts, NULL), h.rank) AS nth
+  FROM (SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
+    CASE iif(h.state IN ('dead', 'never came') AND t.end_reason IS NULL, is_running(t.boot_id, t.pid), 0) WHEN 2 THEN 'is stopped' WHEN 1 THEN 'never came' ELSE h.state END AS state
+    FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id) h)
 GROUP BY run, "group", seq, op, waiters, state
 ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
 CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then
@@ -22,7 +25,21 @@ SELECT strftime('%H:%M:%f', coalesce((SELECT min(g.timestamp) FROM triggers g WH
     WHERE g.trace_id = t.id AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
   iif(t.end_reason = '_exit', 'os._exit()', NULL), 'exit with code ' || nullif(t.exit_code, 0), 'no exception was recorded') AS how
 FROM (SELECT * FROM waits LIMIT 1) w JOIN trace t ON t.id = w.one_trace;
-SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a circle, all wait for each other: ' ELSE '' END || CASE state
+-- Where no call is incomplete: who still is, or was in its last seconds, where a process group is made, which waits for all of its ranks, and is no collective.
+CREATE TEMP TABLE recent AS -- the last samples of each rank's main thread
+SELECT t.id AS trace, t.rank, t.run, t.end_ts, s.ts, s.stack FROM trace_file t CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
+  AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 100)
+WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND NOT EXISTS (SELECT 1 FROM waits);
+CREATE TEMP TABLE making AS SELECT r.stack, max(substr(e.text, 1, instr(e.text, ' ') - 1)) AS call FROM (SELECT DISTINCT stack FROM recent) r CROSS JOIN stack_text e ON e.stack = r.stack
+WHERE e.text LIKE 'init_process_group (distributed_c10d.py:%' OR e.text LIKE 'new_group (distributed_c10d.py:%' GROUP BY r.stack;
+CREATE TEMP TABLE joining AS SELECT r.trace, r.rank, r.run, m.call, min(r.ts) AS since, max(r.ts) AS until FROM recent r JOIN making m ON m.stack = r.stack
+WHERE NOT EXISTS (SELECT 1 FROM comm c WHERE c.id >> 40 = r.trace AND c.ts > r.ts)
+  AND r.ts > coalesce((SELECT max(o.ts) FROM recent o WHERE o.trace = r.trace AND o.stack NOT IN (SELECT stack FROM making) AND o.ts < (SELECT max(i.ts) FROM recent i JOIN making k ON k.stack = i.stack WHERE i.trace = r.trace)), 0)
+GROUP BY r.trace HAVING max(r.ts) > max(r.end_ts) - 5000000000 AND max(r.ts) - min(r.ts) > 1000000000;
+CREATE TEMP TABLE outside AS SELECT t.rank, coalesce(w.inner || iif(w.user <> w.inner, ', called by ' || w.user, ''), '?') AS does FROM trace_file t LEFT JOIN whereabouts w ON w.trace_id = t.id
+WHERE t.run IS (SELECT run FROM joining LIMIT 1) AND t.rank NOT NULL AND t.role IS NOT 'dataloader' AND t.id NOT IN (SELECT r.trace FROM recent r JOIN making m ON m.stack = r.stack) AND EXISTS (SELECT 1 FROM joining)
+  AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS t.run) GROUP BY t.rank ORDER BY t.rank;
+SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a circle, all wait for each other: ' ELSE '' END || CASE state
   WHEN 'other call' THEN printf('call number %d of group %s: rank%s %s called %s, where others called %s: their order differs', seq, "group",
     CASE n WHEN 1 THEN '' ELSE 's' END, who, does, op)
   WHEN 'other size' THEN printf('%s number %d of group %s: rank%s %s brought %s: the shapes differ', op, seq, "group", CASE n WHEN 1 THEN '' ELSE 's' END, who, does)
@@ -33,6 +50,7 @@ SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a circle, all wa
       WHEN 'ended' THEN 'had ended' || coalesce((SELECT printf(' at %s (%s%s)', at, iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
       WHEN 'dead' THEN 'died' || coalesce((SELECT printf(' at %s (%s%s)', at, iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
       WHEN 'not recorded' THEN CASE n WHEN 1 THEN 'has' ELSE 'have' END || ' no trace here'
+      WHEN 'is stopped' THEN iif(n > 1, 'are', 'is') || ' stopped, by SIGSTOP or a debugger (process ' || (SELECT pid FROM trace_file WHERE id = one_trace) || ')'
       WHEN 'raised' THEN 'raised an exception' || coalesce((SELECT ' (' || said || ')' FROM raised), '')
       WHEN 'waits itself' THEN 'waits in another'
       ELSE 'never came' END) END
@@ -40,12 +58,17 @@ SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a circle, all wa
     WHEN is_over THEN (SELECT printf(', and the call failed in %d of %d at %s%s%s', r.n, size, strftime('%H:%M:%f', r.until / 1e9, 'unixepoch'),
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
     ELSE printf(', %d of %d wait since %.1f s before the end (%s)', waiting, size, waited, strftime('%H:%M:%f', since, 'unixepoch')) END
-  || CASE WHEN state IN ('never came', 'waits itself', 'dead') AND does <> '?' THEN printf(': rank %s %s in %s', one, iif(is_over OR state = 'dead', 'was', 'is'), does) ELSE '' END
+  || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped') AND does <> '?' THEN printf(': rank %s %s in %s', one, iif(is_over OR state = 'dead', 'was', 'is'), does) ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
   || CASE (SELECT count(*) FROM waits w WHERE w.level > 0) WHEN 0 THEN '' ELSE printf('; %d more collectives and messages of %d groups wait for that',
     (SELECT count(*) FROM waits w WHERE w.level > 0), (SELECT count(DISTINCT "group") FROM waits w WHERE w.level > 0)) END AS answer
 FROM (SELECT *, (SELECT n FROM raised) > 0 AND NOT EXISTS (SELECT value FROM json_each('[' || waiters || ']') EXCEPT SELECT rank FROM failed) AS is_over FROM waits) waits -- is_over: nobody waits any more
-LIMIT 1;
+LIMIT 1)
+UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s, which is over when all ranks have come, since %.1f s before %s end at least (%s)', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
+    max(call), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'))
+  || coalesce((SELECT printf(': rank%s %s %s not in it', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, 'are', 'is')) || '; rank ' || min(rank) || ' is in ' || (SELECT does FROM outside LIMIT 1) FROM outside HAVING count(*)), '')
+  || coalesce((SELECT printf('; traces of %d of %d ranks are here', count(DISTINCT rank), max(world_size)) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1) HAVING count(DISTINCT rank) < max(world_size)), '')
+FROM joining HAVING count(*) > 0;
 --= what is not complete, the first cause first; level: 0 waits for a cause, 1 for somebody who waits at level 0
 SELECT level, "group", seq, op, (SELECT ranges(value) FROM json_each('[' || waiters || ']')) AS waiting, printf('%d of %d', waiting, size) AS of,
   who AS waits_for, state, strftime('%H:%M:%f', since, 'unixepoch') AS since FROM waits LIMIT 20;
