@@ -201,6 +201,8 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
         raise(stopped_by);
     if (rc < 0 && cached && rc != -ENODATA) /* no space there, say */
         return open_traces(out, in, part, need, NULL, flags);
+    if (rc == -ENODATA) /* and why was said; the database's name is nobody's */
+        return tool_fail("nothing could be read");
     if (rc < 0)
         return tool_fail("cannot convert: %s", *res.error ? res.error : strerror(-rc));
     *out = res.db;

@@ -5,13 +5,13 @@
 -- A rank is named when one of these holds:
 -- I. It is late throughout, by however little. The collectives are cut into `units` parts, and into one each; the rank that is waited for longest in a part wins it, where no
 --   collective counts for more than `cap` times what the longest of a part is for, by their median: one long wait says nothing. It wins more parts than chance would give it
---   (`errors` times the error of a count beyond one rank's share of them) and more than half, or a fifth and four times what any other wins (of very many ranks), most of them in each quarter of the run, and its lead over the next is `little` of the run's time.
+--   (`errors` times the error of a count beyond one rank's share of them) and more than half, or a fifth and four times what any other wins (of very many ranks), most of them in each quarter of the run, and its lead over the next is `little` of the run's time. The run goes on for `seconds` or more: for so long a busy machine can favour a rank.
 -- II. It costs much, if not so evenly: the others waited for it for more than half of all the waiting (of two ranks one is always ahead: three quarters), `least` of the
 --   run's time or more, and it is no chance: its lead over the next rank is, from tenth to tenth of the collectives, more than `errors` times the error of its mean; or it is waited for
 --   longest in `led` of the tenths, and all but the worst one together are `least`, too; or it is `once` of the run's time, whenever it was, with a word on that.
 -- On a busy machine each rank is late for a time, and that can be half of all waiting and a good part of a short run: but of 36 healthy runs of two to eight ranks, simulated with much jitter and real
 -- ones of gloo on two processors with a load of 17, none won its quarters, or more than 0.55 of the parts; a rank that is late by 1 % of a step won 0.62 of them where the network is quiet, by 3 % and more nearly all.
-CREATE TEMP TABLE rule AS SELECT 0.05 AS least, 0.005 AS little, 40 AS units, 4 AS cap, 4.5 AS errors, 0.9 AS led, 0.25 AS once;
+CREATE TEMP TABLE rule AS SELECT 0.05 AS least, 0.005 AS little, 40 AS units, 4 AS cap, 10 AS seconds, 4.5 AS errors, 0.9 AS led, 0.25 AS once;
 CREATE TEMP TABLE began AS -- each attempt, with its first step; the first collective of one without steps begins it
 WITH step AS MATERIALIZED (SELECT f.run, f.attempt, min(s.ts) / 1e9 AS at FROM trace_file f JOIN torch_step s ON s.id BETWEEN f.first_id AND f.last_id
   WHERE s.source <> 3 AND s.duration IS NOT NULL AND f.rank IS NOT NULL GROUP BY f.run, f.attempt)
@@ -45,7 +45,7 @@ WITH of_all AS (SELECT run, scale, rank, sum(wins) AS wins, sum(cost) AS cost, r
     WHERE o.nth = 1 GROUP BY o.run, o.scale),
   dims AS (SELECT run, scale, max(parts) AS parts, 1.0 / max(size) AS chance FROM parts GROUP BY run, scale)
 SELECT b.run, b.rank, max(1.0 * b.wins / d.parts) AS share FROM best b JOIN dims d ON d.run IS b.run AND d.scale = b.scale JOIN took t ON t.run IS b.run
-WHERE b.lead >= (SELECT little FROM rule) * t.seconds AND b.wins > d.parts * (d.chance + (SELECT errors FROM rule) * sqrt(d.chance * (1 - d.chance) / d.parts))
+WHERE t.seconds >= (SELECT seconds FROM rule) AND b.lead >= (SELECT little FROM rule) * t.seconds AND b.wins > d.parts * (d.chance + (SELECT errors FROM rule) * sqrt(d.chance * (1 - d.chance) / d.parts))
   AND (b.wins > 0.5 * d.parts OR b.wins >= 0.2 * d.parts AND b.wins >= 4 * b.next_wins)
   AND 4 = (SELECT count(*) FROM won q WHERE q.run IS b.run AND q.scale = b.scale AND q.rank = b.rank
     AND q.wins > coalesce((SELECT max(x.wins) FROM won x WHERE x.run IS q.run AND x.scale = q.scale AND x.quarter = q.quarter AND x.rank <> q.rank), 0))
