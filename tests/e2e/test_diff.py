@@ -45,6 +45,18 @@ def test_two_ranks_of_one_job(build, run, simulated_job):
     assert answer.startswith("nothing that stands out of the noise") and set(parts) == {"the two"}, parts
 
 
+def test_a_busy_machine_is_no_difference_of_a_function(build, run, simulated_job, tmp_path):
+    """Where threads that would run wait for a processor half of the time, that is what differs, and no function is said to take longer."""
+    a, b = simulated_job("--seed", 1) / "out.db", tmp_path / "b.db"
+    b.write_bytes(a.read_bytes())
+    with sqlite3.connect(str(b)) as c:
+        c.execute("UPDATE sample SET count = 2 * count WHERE flags & 1")
+    c.close()
+    answer, parts = diff(build, run, a, b)
+    assert "in waiting for a processor, +" in answer, answer
+    assert [list(r.values())[0] for r in parts["functions"]] == ["waiting for a processor"], parts["functions"]
+
+
 def test_more_threads(build, run, simulated_job, tmp_path):
     """Two more in each process, of one name but for their numbers; the first is on a CPU whenever the main thread is."""
     a, b = simulated_job("--seed", 1) / "out.db", tmp_path / "b.db"

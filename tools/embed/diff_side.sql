@@ -24,18 +24,21 @@ CREATE TEMP TABLE named(id INTEGER PRIMARY KEY, trace, name, since, until);
 INSERT INTO named SELECT h.id, p.trace, CASE WHEN h.tid = p.pid THEN 'main thread' ELSE replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(replace(
   coalesce(h.name, '?'), '0', '#'), '1', '#'), '2', '#'), '3', '#'), '4', '#'), '5', '#'), '6', '#'), '7', '#'), '8', '#'), '9', '#'), '##', '#'), '##', '#') END,
   coalesce(h.start_ts, p.since), coalesce(h.end_ts, p.until) FROM span p JOIN thread h ON h.trace = p.trace;
--- Functions, as the innermost Python one: all of the main threads' time, that on a CPU of the others.
+-- Functions, as the innermost Python one: all of the main threads' time, that on a CPU of the others. Of the time in which a thread would run, what it ran is the function's;
+-- the rest it waited for a processor, which is the machine's doing and has a name of its own.
 CREATE TEMP TABLE spent AS
 SELECT min(15, (s.ts - p.since) * 16 / max(1, p.until - p.since)) AS slice, s.stack, h.name, s.flags & 1 AS running, sum(s.count * CASE WHEN p.periods < 2 THEN p.period_ns ELSE (
-    SELECT q.ns FROM period q WHERE q.trace = p.trace AND q.since <= s.ts ORDER BY q.since DESC LIMIT 1) END) / 1e9 AS seconds
+    SELECT q.ns FROM period q WHERE q.trace = p.trace AND q.since <= s.ts ORDER BY q.since DESC LIMIT 1) END) / 1e9 AS seconds, sum(s.cpu_us) / 1e6 AS cpu
 FROM span p CROSS JOIN sample s ON s.id BETWEEN p.first_id AND p.last_id CROSS JOIN named h ON h.id = p.first_id + s.thread
 WHERE s.ts BETWEEN p.since AND p.until AND s.count > 0 AND s.stack IS NOT NULL AND (s.flags & 1 OR h.name = 'main thread') GROUP BY 1, 2, 3, 4;
 CREATE TEMP TABLE leaf AS
 SELECT k.stack, k.text FROM (SELECT DISTINCT stack FROM spent) s CROSS JOIN (SELECT f.stack, n.name || ' (' || coalesce(
   replace(n.file, rtrim(n.file, replace(n.file, '/', '')), ''), '?') || ')' AS text FROM stack_frame f CROSS JOIN frame r ON r.id = f.frame
   CROSS JOIN function n ON n.id = r.function WHERE f.leaf) k ON k.stack = s.stack;
-INSERT INTO piece SELECT 'function', i.text, s.slice, sum(s.seconds) FROM spent s JOIN leaf i ON i.stack = s.stack GROUP BY 2, 3;
-INSERT INTO piece SELECT 'thread', name, slice, sum(seconds) FROM spent WHERE running GROUP BY name, slice;
+UPDATE spent SET cpu = iif(running AND (SELECT sum(cpu) > 0 FROM spent), min(cpu, seconds), seconds);
+INSERT INTO piece SELECT 'function', i.text, s.slice, sum(s.cpu) FROM spent s JOIN leaf i ON i.stack = s.stack GROUP BY 2, 3;
+INSERT INTO piece SELECT 'function', 'waiting for a processor', slice, sum(seconds - cpu) FROM spent WHERE name = 'main thread' GROUP BY slice;
+INSERT INTO piece SELECT 'thread', name, slice, sum(cpu) FROM spent WHERE running GROUP BY name, slice;
 INSERT INTO piece SELECT 'module', m.name || CASE c.stage WHEN 0 THEN ' forward' ELSE ' backward' END,
   min(15, (c.ts - p.since) * 16 / max(1, p.until - p.since)), sum(c.duration) / 1e9
 FROM span p CROSS JOIN torch_call c ON c.id BETWEEN p.first_id AND p.last_id JOIN torch_module m ON m.id = p.first_id + c.module

@@ -5,7 +5,7 @@
 -- A rank is named when one of these holds:
 -- I. It is late throughout, by however little. The collectives are cut into `units` parts, and into one each; the rank that is waited for longest in a part wins it, where no
 --   collective counts for more than `cap` times what the longest of a part is for, by their median: one long wait says nothing. It wins more parts than chance would give it
---   (`errors` times the error of a count beyond one rank's share of them) and more than half, or a fifth and four times what any other wins (of very many ranks), most of them in each quarter of the run, and its lead over the next is `little` of the run's time. The run goes on for `seconds` or more: for so long a busy machine can favour a rank.
+--   (`errors` times the error of a count beyond one rank's share of them) and more than half, or a fifth and four times what any other wins (of very many ranks), most of them in each quarter of the run, and its lead over the next is `little` of the run's time. The collectives go on for `seconds` or more: for so long a busy machine can favour a rank.
 -- II. It costs much, if not so evenly: the others waited for it for more than half of all the waiting (of two ranks one is always ahead: three quarters), `least` of the
 --   run's time or more, and it is no chance: its lead over the next rank is, from tenth to tenth of the collectives, more than `errors` times the error of its mean; or it is waited for
 --   longest in `led` of the tenths, and all but the worst one together are `least`, too; or it is `once` of the run's time, whenever it was, with a word on that.
@@ -25,7 +25,7 @@ SELECT run, sum(seconds) AS seconds FROM (SELECT f.run, f.attempt, max(seconds -
 GROUP BY run;
 CREATE TEMP TABLE waits AS -- of each collective: who was waited for, by clocks and durations both (NULL: they do not agree), and for how long: the view's others_waited
 SELECT c.run, ntile(10) OVER w AS tenth, row_number() OVER w - 1 AS nth, count(*) OVER (PARTITION BY c.run) AS n, c.size, iif(last_rank = shortest_rank, last_rank, NULL) AS rank,
-  min(skew_ms, longest_ms - shortest_ms) / 1e3 AS cost
+  min(skew_ms, longest_ms - shortest_ms) / 1e3 AS cost, first_enter AS at
 FROM collectives c JOIN began b ON b.run IS c.run AND b.attempt = c.attempt
 WHERE complete = arrived AND arrived > 1 AND op <> 'barrier' AND skew_ms NOT NULL AND first_enter >= b.at
 WINDOW w AS (PARTITION BY c.run ORDER BY first_enter);
@@ -45,7 +45,7 @@ WITH of_all AS (SELECT run, scale, rank, sum(wins) AS wins, sum(cost) AS cost, r
     WHERE o.nth = 1 GROUP BY o.run, o.scale),
   dims AS (SELECT run, scale, max(parts) AS parts, 1.0 / max(size) AS chance FROM parts GROUP BY run, scale)
 SELECT b.run, b.rank, max(1.0 * b.wins / d.parts) AS share FROM best b JOIN dims d ON d.run IS b.run AND d.scale = b.scale JOIN took t ON t.run IS b.run
-WHERE t.seconds >= (SELECT seconds FROM rule) AND b.lead >= (SELECT little FROM rule) * t.seconds AND b.wins > d.parts * (d.chance + (SELECT errors FROM rule) * sqrt(d.chance * (1 - d.chance) / d.parts))
+WHERE (SELECT max(at) - min(at) FROM waits w WHERE w.run IS b.run) >= (SELECT seconds FROM rule) AND b.lead >= (SELECT little FROM rule) * t.seconds AND b.wins > d.parts * (d.chance + (SELECT errors FROM rule) * sqrt(d.chance * (1 - d.chance) / d.parts))
   AND (b.wins > 0.5 * d.parts OR b.wins >= 0.2 * d.parts AND b.wins >= 4 * b.next_wins)
   AND 4 = (SELECT count(*) FROM won q WHERE q.run IS b.run AND q.scale = b.scale AND q.rank = b.rank
     AND q.wins > coalesce((SELECT max(x.wins) FROM won x WHERE x.run IS q.run AND x.scale = q.scale AND x.quarter = q.quarter AND x.rank <> q.rank), 0))

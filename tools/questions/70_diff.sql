@@ -38,7 +38,7 @@ SELECT name AS module, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS mor
 SELECT name AS collective, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'collective' ORDER BY abs(more) DESC LIMIT 20;
 --= threads, by name (# for numbers): how many there were in a process
 SELECT name AS thread, round(a, 2) AS a, round(b, 2) AS b, round(more, 2) AS more, round(noise, 2) AS noise FROM differs WHERE section = 'threads' ORDER BY abs(more) DESC LIMIT 20;
---= CPU of threads, by name: seconds a step as sampled (without steps: of a process)
+--= CPU of threads, by name: seconds a step (without steps: of a process)
 SELECT name AS thread, round(a, 6) AS a, round(b, 6) AS b, round(more, 6) AS more, round(noise, 6) AS noise FROM differs WHERE section = 'thread' ORDER BY abs(more) DESC LIMIT 20;
 --= memory
 SELECT name AS memory, round(a, 1) AS a, round(b, 1) AS b, round(more, 1) AS more, round(noise, 1) AS noise FROM differs WHERE section = 'memory' ORDER BY abs(more) DESC;
