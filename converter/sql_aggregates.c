@@ -154,6 +154,7 @@ int sql_aggregates_register(sqlite3 *db) {
                        {"quantile", 2, 1},
                        {"approx_quantile", 2, 1},
                        {"approx_percentile_cont", 2, 1},
+                       {"approx_percentile", 2, 1},
                        {"percentile_disc", 2, OF_VALUES},
                        {"quantile_disc", 2, OF_VALUES}};
     static const intptr_t whole = 1;

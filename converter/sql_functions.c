@@ -11,6 +11,8 @@
 
 #include "interval.h"
 #include "sql_aggregates.h"
+#include "sql_picks.h"
+#include "sql_series.h"
 #include "time_format.h"
 #include "when.h"
 
@@ -351,5 +353,9 @@ int sql_functions_register(sqlite3 *db) {
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof scalars / sizeof *scalars; i++)
         rc = sqlite3_create_function_v2(db, scalars[i].name, scalars[i].args, flags,
                                         (void *)scalars[i].arg, scalars[i].run, NULL, NULL, NULL);
-    return rc == SQLITE_OK ? sql_aggregates_register(db) : rc;
+    if (rc == SQLITE_OK)
+        rc = sql_aggregates_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_picks_register(db);
+    return rc == SQLITE_OK ? sql_series_register(db) : rc;
 }

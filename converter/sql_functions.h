@@ -12,8 +12,9 @@
  *     year quarter month week day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts), date_bin(SECONDS, ts) or time_bucket
  *     to_char(ts, FORMAT), date_format  a text: 'YYYY-MM-DD HH24:MI:SS' or '%Y-%m-%d %H:%M:%S' (time_format.h)
  *     median(x)  percentile(x, 0..100)  percentile_cont(x, 0..1), also as quantile, quantile_cont, approx_median, approx_quantile and
- *                                      approx_percentile_cont; exact. percentile_disc, quantile_disc: one of the values
+ *                                      approx_percentile, approx_percentile_cont; exact. percentile_disc, quantile_disc: one of the values
  *     ranges(n)                        the whole numbers of a group as a text, "0-2,7,9-11"
+ *     greatest, least, arg_max, arg_min, first, last (sql_picks.h), generate_series (sql_series.h)
  *     starts_with(x, y), contains(x, y), split_part(x, BY, nth)
  *     stddev var, stddev_samp var_samp (the same), stddev_pop var_pop
  *

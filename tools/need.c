@@ -94,6 +94,7 @@ static const struct {
     {"thread", " samples running cpu_us ", TICKS},
     {"sqlite_master", NULL, NAMES},
     {"json_each", NULL, NO_RECORD},
+    {"generate_series", NULL, NO_RECORD},
     /* Of converter/sql_schemas.h; cluster.nodes counts what was lost. */
     {"df_settings", NULL, WHAT_IT_IS},
     {"envs", NULL, WHAT_IT_IS},

@@ -14,8 +14,8 @@
  *     datetime(timestamp), strftime('%H', timestamp)      the same with 'unixepoch': SQLite takes such a number for days
  *     percentile_cont(0.9) WITHIN GROUP (ORDER BY x)      percentile_cont(x, 0.9)
  *     a ILIKE b                               a LIKE b (which takes no notice of case for ASCII)
- *     string_agg, greatest, least, strpos, char_length, variance    group_concat, max, min, instr, length, var_samp
- *     array_agg, bool_and, bool_or            json_group_array (a text), min, max
+ *     string_agg, strpos, char_length, variance, nvl      group_concat, instr, length, var_samp, ifnull
+ *     array_agg, list, bool_and, every, bool_or           json_group_array (a text), min, min, max
  *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
  * QUALIFY and DISTINCT ON stay, too: sql_select.h. Other strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.

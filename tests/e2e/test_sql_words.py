@@ -268,6 +268,43 @@ def test_words_of_other_engines(build, run, tmp_path):
     assert {"table_schema": "main"} in ask(build, run, db, "SHOW SCHEMAS")[0] and ask(build, run, db, "SHOW VIEWS; ")[0] != []
 
 
+def test_one_of_the_values(build, run, tmp_path):
+    """greatest and least leave NULL out (SQLite's max(a, b) does not), and what belongs to the largest of another column."""
+    db = tmp_path / "few.db"
+    with sqlite3.connect(str(db)) as c:
+        c.execute("CREATE TABLE t(a, b)")
+        c.executemany("INSERT INTO t VALUES(?, ?)", [(1, 5.0), (2, None), ("x", 7), (None, -3), (4, 7)])
+    c.close()
+
+    def one(expression):
+        return list(ask(build, run, db, "SELECT %s AS a FROM t" % expression)[0][0].values())
+
+    assert one("greatest(1, NULL, 3)") == one("least(3, NULL, 7)") == [3] and one("greatest(NULL, NULL)") == [None]
+    assert one("greatest(2, 'b', 'a')") == ["b"] and one("least('b', x'00', 2.5)") == [2.5] and one("greatest(9007199254740993, 9007199254740992)") == [9007199254740993]
+    assert one("arg_max(a, b)") == one("max_by(a, b)") == ["x"] and one("arg_min(a, b)") == [None] and one("first(b)") == [5.0] and one("last(b)") == [7]
+    assert one("arg_max(a, b) FILTER (WHERE b > 99)") == [None] and one("nvl(NULL, 2)") == [2] and one("every(b > 0)") == [0]
+    assert one("approx_percentile(b, 0.5)") == one("median(b)")
+
+
+def test_series(build, run, tmp_path):
+    db = tmp_path / "none.db"
+    with sqlite3.connect(str(db)) as c:
+        c.execute("CREATE TABLE t(a)")
+    c.close()
+
+    def series(arguments):
+        return [r["value"] for r in ask(build, run, db, "SELECT value FROM generate_series(%s)" % arguments)[0]]
+
+    assert series("1, 3") == [1, 2, 3] and series("5, -5, -5") == [5, 0, -5] and series("3, 1") == [] and series("1, NULL") == [] and series("1, 'x'") == []
+    assert series("0, 1, 0.1") == pytest.approx([i / 10 for i in range(11)]) and series("1, 1e15) LIMIT (2") == [1, 2]
+    assert series("-9000000000000000000, 9000000000000000000, 6000000000000000000") == [-9 * 10**18, -3 * 10**18, 3 * 10**18, 9 * 10**18]
+    assert series("(SELECT 2), 3") == [2, 3]
+    rows = ask(build, run, db, "SELECT a.value AS x, b.value AS y FROM generate_series(1, 2) a, generate_series(a.value, 2) b")[0]
+    assert [tuple(r.values()) for r in rows] == [(1, 1), (1, 2), (2, 2)]
+    for wrong, says in (("1, 2, 0", "a step of 0 never ends"), ("1", "generate_series(first, last[, step])")):
+        assert says in ask(build, run, db, "SELECT * FROM generate_series(%s)" % wrong, code=3)[1]
+
+
 def test_times_as_texts(build, run, tmp_path):
     """to_char() by formats of strftime, as DataFusion takes them, and by PostgreSQL's patterns."""
     db = tmp_path / "some.db"
