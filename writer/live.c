@@ -192,31 +192,45 @@ static int check_head(const struct live *l, uint64_t size, uid_t owner) {
                : -EBADMSG;
 }
 
-static int check_rings(const struct live *l) {
-    for (unsigned i = 0; i < l->nrings; i++) {
-        const struct ring *r = live_ring(l, i);
+/* n bytes at p, a place in the copy l; -EBADMSG: it became shorter just now. */
+static int copy_part(const struct live *l, int fd, void *p, size_t n) {
+    size_t have;
+    int rc = plain_file_read(fd, (uint64_t)((char *)p - (const char *)l), p, n, &have);
+    return !rc && have < n ? -EBADMSG : rc;
+}
+
+/* Checks each ring's head, and reads what it holds: that is little, most rings were never used, and what was given back is zero. */
+static int copy_rings(const struct live *l, int fd) {
+    int rc = 0;
+    for (unsigned i = 0; !rc && i < l->nrings; i++) {
+        struct ring *r = live_ring(l, i);
+        rc = copy_part(l, fd, r, sizeof *r);
+        if (rc)
+            return rc;
         if (r->size < 4096 || (r->size & (r->size - 1)) ||
             r->size > (i < l->nrings - l->nlarge ? l->ring_stride : l->large_stride) -
                           sizeof(struct ring))
             return -EBADMSG;
+        uint64_t used = ring_used(r) < r->size ? ring_used(r) : r->size;
+        uint64_t at = r->tail & (r->size - 1), first = r->size - at < used ? r->size - at : used;
+        rc = copy_part(l, fd, r->data + at, first);
+        if (!rc)
+            rc = copy_part(l, fd, r->data, used - first);
     }
-    return 0;
+    return rc;
 }
 
 /* Reads the first n bytes of an open live file into memory of `size` bytes, and checks its head. */
 static int copy(struct live **out, int fd, const struct stat *st, size_t n, size_t size) {
-    char *p = sys_pages(size);
-    size_t have = 0;
-    int rc = p ? plain_file_read(fd, 0, p, n, &have) : -ENOMEM;
+    struct live *l = sys_pages(size);
+    int rc = l ? copy_part(l, fd, l, n) : -ENOMEM;
 
-    if (!rc && have < n) /* it became shorter just now */
-        rc = -EBADMSG;
     if (!rc)
-        rc = check_head((struct live *)p, (uint64_t)st->st_size, st->st_uid);
+        rc = check_head(l, (uint64_t)st->st_size, st->st_uid);
     if (rc)
-        sys_pages_free(p, size);
+        sys_pages_free(l, size);
     else
-        *out = (struct live *)p;
+        *out = l;
     return rc;
 }
 
@@ -229,8 +243,8 @@ int live_load(struct live **out, int fd) {
     if (!rc && (size_t)st.st_size < sizeof(struct live))
         rc = -EBADMSG;
     if (!rc)
-        rc = copy(out, fd, &st, (size_t)st.st_size, (size_t)st.st_size);
-    if (!rc && (rc = check_rings(*out))) {
+        rc = copy(out, fd, &st, sizeof(struct live), (size_t)st.st_size);
+    if (!rc && (rc = copy_rings(*out, fd))) {
         live_free(*out);
         *out = NULL;
     }
