@@ -13,7 +13,8 @@
 #include "../converter/reader.h"
 #include "../traces/proc.h"
 
-#define KMSG_MAX 100000 /* lines; new ones may come as fast as they are read */
+#define KMSG_MAX 100000 /* lines at a time; new ones may come as fast as they are read */
+#define KILLS    4096   /* that are kept, the newest */
 
 int cause_signal(int pid) {
     char text[1024], *state, *code;
@@ -30,33 +31,49 @@ int cause_finish(const char *live, int signal, struct writer_finished *done) {
                                 : writer_finish(live, "killed", signal, done);
 }
 
+/*
+ * What the kernel's log says of processes that it killed. A line is a system call, and there may be thousands: where a job leaves hundreds of killed
+ * processes, each of them reads only what is new since the one before.
+ */
+static struct {
+    int fd;
+    unsigned n;
+    struct kill {
+        int pid;
+        uint64_t ns;
+    } kills[KILLS];
+} kernel = {.fd = -1};
+
 /* A line of the kernel's log: "6,1234,5678901,-;... Killed process 4711 (python) ..." */
-static int names(const char *line, int pid, uint64_t start) {
+static void keep_line(const char *line) {
     unsigned long long us;
     const char *at = strstr(line, "Killed process ");
 
-    if (!at || sscanf(line, "%*u,%*u,%llu", &us) != 1)
-        return 0;
-    /* Its clock is not CLOCK_MONOTONIC to the second: pids do not come again so soon. */
-    return atoi(at + strlen("Killed process ")) == pid && us * 1000 + 60000000000u > start;
+    if (at && sscanf(line, "%*u,%*u,%llu", &us) == 1)
+        kernel.kills[kernel.n++ % KILLS] =
+            (struct kill){atoi(at + strlen("Killed process ")), us * 1000};
 }
 
 static int kernel_log_says(int pid, uint64_t start) {
     char line[8192];
-    int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC), found = 0;
 
-    for (unsigned i = 0; fd >= 0 && !found && i < KMSG_MAX; i++) {
-        ssize_t n = read(fd, line, sizeof line - 1);
+    if (kernel.fd < 0)
+        kernel.fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    for (unsigned i = 0; kernel.fd >= 0 && i < KMSG_MAX; i++) {
+        ssize_t n = read(kernel.fd, line, sizeof line - 1);
         if (n < 0 && (errno == EPIPE || errno == EINTR)) /* older lines are gone */
             continue;
         if (n <= 0)
             break;
         line[n] = 0;
-        found = names(line, pid, start);
+        keep_line(line);
     }
-    if (fd >= 0)
-        close(fd);
-    return found;
+    for (unsigned i = 0; i < kernel.n && i < KILLS; i++) {
+        /* Its clock is not CLOCK_MONOTONIC to the second: pids do not come again so soon. */
+        if (kernel.kills[i].pid == pid && kernel.kills[i].ns + 60000000000u > start)
+            return 1;
+    }
+    return 0;
 }
 
 /* The last fact of kind "limit" and this key. */

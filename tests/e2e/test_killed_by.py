@@ -202,3 +202,43 @@ def test_exit_code_of_a_part(build, run, tmp_path, code, said):
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "/usr/bin/python3", "-c", program], check=code)
     done = run([build.tool("probing"), "ask", "died", "--answer", tmp_path / "t.zst"], check=None)
     assert re.search(said, done.stdout + done.stderr), (done.stdout, done.stderr)
+
+
+KILLED = """
+import os, sys, time
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        time.sleep(1)
+        os.kill(os.getpid(), 9)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        break
+"""
+
+
+def reads():
+    """System calls of this process, and of those that it has waited for, that have read."""
+    return int(re.search(r"syscr: (\d+)", pathlib.Path("/proc/self/io").read_text())[1])
+
+
+def test_the_kernel_s_log_is_read_once(record):
+    """However many processes of a job were killed: it may have thousands of lines, and each is a system call."""
+    try:
+        with open("/dev/kmsg", "rb", buffering=0) as f:
+            os.set_blocking(f.fileno(), False)
+            lines = sum(1 for _ in iter(lambda: f.read(8192), None))
+    except OSError:
+        pytest.skip("the kernel's log cannot be read")
+    if lines < 500:
+        pytest.skip("the kernel's log is short")
+    counts = []
+    for killed in (2, 22):
+        before = reads()
+        done = record(KILLED, killed)
+        found = re.search(r"(\d+) traces? completed after the process had ended", done.stderr)
+        counts.append((reads() - before, int(found[1]) if found else 0))
+    (few, a), (many, b) = counts
+    assert b > a + 4, done.stderr  # of them all, unless the machine is very busy
+    assert (many - few) / (b - a) < lines
