@@ -32,7 +32,7 @@ static int add_more(sqlite3 *db, uint32_t trace, enum append_more what, void **p
 }
 
 /* Its row, if it has one that says how far it was read. */
-static int take_read(struct append_trace *t, sqlite3 *db, sqlite3_stmt *st) {
+static int take_read(struct append_trace *t, sqlite3 *db, sqlite3_stmt *st, int is_cache) {
     uint64_t *const to[] = {&t->at.blocks,       &t->at.digest,  &t->at.last,
                             &t->at.eval,         &t->at.modules, &t->at.modules_digest,
                             &t->at.modules_last, &t->at.names,   &t->rows.periods};
@@ -45,7 +45,7 @@ static int take_read(struct append_trace *t, sqlite3 *db, sqlite3_stmt *st) {
         return SQLITE_OK;
     int rc = add_more(db, t->id, APPEND_ADDRESSES, &t->kept, &t->nkept);
     t->nbase = t->nkept;
-    if (rc == SQLITE_OK)
+    if (rc == SQLITE_OK && is_cache) /* what it says of places is believed */
         rc = add_more(db, t->id, APPEND_DICTIONARY, &t->dictionary, &t->ndictionary);
     void *all = rc == SQLITE_OK ? realloc(t->kept, t->nkept + n + 1) : NULL;
     if (!all)
@@ -93,7 +93,7 @@ static int load_traces(struct append *a, sqlite3 *db) {
         }
         a->trace[n - 1] = (struct append_trace){.id = id, .bytes = bytes};
         if (bytes >= 0)
-            rc = take_read(&a->trace[n - 1], db, st);
+            rc = take_read(&a->trace[n - 1], db, st, a->is_cache);
     }
     sqlite3_finalize(st);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
@@ -136,8 +136,9 @@ static int load_rows_of(struct append *a, sqlite3 *db, const uint32_t *by) {
     return rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
 }
 
-int append_load(struct append *a, sqlite3 *db) {
+int append_load(struct append *a, sqlite3 *db, int is_cache) {
     memset(a, 0, sizeof *a);
+    a->is_cache = is_cache;
     keys_init(&a->names);
     int rc = load_traces(a, db);
     uint32_t *by = rc == SQLITE_OK ? calloc((size_t)a->last + 1, sizeof *by) : NULL;

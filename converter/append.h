@@ -38,6 +38,7 @@ struct append {
     } * trace; /* by name */
     size_t cap;
     uint32_t last; /* the highest number of a trace */
+    int is_cache;
     uint64_t *tids;
 };
 
@@ -45,7 +46,8 @@ struct append {
 enum append_more { APPEND_ADDRESSES = 1, APPEND_DICTIONARY };
 #define APPEND_MORE_BELOW (-(1 << 20)) /* kept_numbers.c has those from here to 0 */
 
-int append_load(struct append *a, sqlite3 *db);
+/* is_cache: the database is in the user's own cache folder, where nobody else writes (a dictionary of another's is not taken). */
+int append_load(struct append *a, sqlite3 *db, int is_cache);
 void append_free(struct append *a);
 const struct append_trace *append_find(const struct append *a, const char *recording);
 /* Whether it holds a trace that is none of these. */

@@ -306,7 +306,7 @@ static int convert_all(struct job *j, const struct inputs *in) {
 
 /* What the database has already, so that numbers go on and names are not there twice. */
 static int start_adding(struct job *j) {
-    int rc = append_load(&j->append, j->store.db);
+    int rc = append_load(&j->append, j->store.db, j->opt->cache);
 
     if (rc == SQLITE_OK && j->opt->cache)
         rc = kept_numbers_load(&j->numbers, j->store.db, &j->sites, &j->stacks);

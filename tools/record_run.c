@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -90,7 +91,9 @@ static void wait_for(pid_t pid, int *status) {
 }
 
 static void run_in_child(char **argv, void (*setup)(void *), void *arg, const sigset_t *mask,
-                         int fd) {
+                         int fd, int at_parents_end) {
+    if (at_parents_end) /* a fork takes no such wish over: what our launcher wanted at its end holds at ours, for the program */
+        prctl(PR_SET_PDEATHSIG, at_parents_end);
     setup(arg);
     run_signals(0);
     sigprocmask(SIG_SETMASK, mask,
@@ -105,8 +108,9 @@ static void run_in_child(char **argv, void (*setup)(void *), void *arg, const si
 int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *out) {
     struct sigaction sa = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART}, was;
     sigset_t all, mask;
-    int fds[2], status = 0;
+    int fds[2], status = 0, at_parents_end = 0;
 
+    prctl(PR_GET_PDEATHSIG, &at_parents_end);
     memset(out, 0, sizeof *out);
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
@@ -120,7 +124,7 @@ int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *
     uint64_t start = sys_now();
     pid_t pid = fork();
     if (pid == 0)
-        run_in_child(argv, setup, arg, &mask, fds[1]);
+        run_in_child(argv, setup, arg, &mask, fds[1], at_parents_end);
     int error = pid < 0 ? -errno : 0;
     child = out->pid = pid > 0 ? pid : 0;
     sigprocmask(SIG_SETMASK, &mask, NULL);

@@ -11,7 +11,7 @@
  * that the kernel sends (Ctrl-C, a hang-up) go to the whole process group, so the child has them
  * already: we only stay alive to see its end. What was ignored when we started (nohup) stays
  * ignored, here and there. When the child stops itself at an interactive terminal, we stop too, so
- * that the shell takes over.
+ * that the shell takes over. A signal that our launcher wants us to have when it ends (PR_SET_PDEATHSIG) is the child's at our end.
  * One child at a time; not from threads.
  */
 #ifndef PROBING_TOOLS_RECORD_RUN_H

@@ -414,7 +414,7 @@ static void test_many_steps(void **state) {
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_free(sql);
     sqlite3_progress_handler(db, 100, count, &n);
-    assert_int_equal(append_load(&a, db), SQLITE_OK);
+    assert_int_equal(append_load(&a, db, 0), SQLITE_OK);
     assert_in_range(n, 0, WORK / 100);
     assert_int_equal(a.names.n, 1);
     assert_true(a.trace[0].at.blocks > 0); /* it can be gone on with */
