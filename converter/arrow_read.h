@@ -19,7 +19,7 @@
  *
  * ARCHITECTURE.md's figures for many machines: 10,000 ranks at 7 bytes a sample of a long recording are 0.6 TB a day, at the 25 of half-minute
  * ones 2.2 TB. Measured by `make bench`, part arrow, on a busy two-core machine: 10 to 1,000 fleet traces of 2,900 rows, functions named,
- * 4.3 ms each, of which 0.5 to 0.7 are for aligning, straight to within 5 %, so 43 s +- 2 for 10,000 of them; 1.6e6 rows a second and core of
+ * 4.3 ms each, of which 0.5 to 0.7 are for aligning (and some 0.3 since for whose each trace is), straight to within 5 %, so 43 s +- 2 for 10,000 of them; 1.6e6 rows a second and core of
  * five-minute traces. Clocks are aligned by one process first (probing_align: whose each trace is, and a bounded number of collectives): a
  * database of some knots for each boot, which streams, `probing convert --clocks`, the data set and Spark's partitions are given. What lies in
  * object stores is read by ranges (source.h, probing/_remote.py): the seek table at the end says where the hints are, they what a block holds.
