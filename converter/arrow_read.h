@@ -19,7 +19,8 @@
  *
  * ARCHITECTURE.md's figures for many machines: 10,000 ranks at 7 bytes a sample of a long recording are 0.6 TB a day, at the 25 of half-minute
  * ones 2.2 TB. Measured by `make bench`, part arrow, on a busy two-core machine: 10 to 1,000 fleet traces of 2,900 rows, functions named,
- * 4.3 ms each, of which 0.5 to 0.7 are for aligning (and some 0.3 since for whose each trace is), straight to within 5 %, so 43 s +- 2 for 10,000 of them; 1.6e6 rows a second and core of
+ * 4.3 ms each, of which 0.5 to 0.7 are for aligning (and some 0.3 since, for which run each is of), straight to within 5 %, so 43 s +- 2
+ * for 10,000 of them; 1.6e6 rows a second and core of
  * five-minute traces. Clocks are aligned by one process first (probing_align: whose each trace is, and a bounded number of collectives): a
  * database of some knots for each boot, which streams, `probing convert --clocks`, the data set and Spark's partitions are given. What lies in
  * object stores is read by ranges (source.h, probing/_remote.py): the seek table at the end says where the hints are, they what a block holds.
@@ -56,7 +57,8 @@ int probing_is_database(const char *path);
 
 /*
  * Aligns the clocks of the machines that the traces are of, as probing-convert does (align.h), into a database: tables clock_boot and clock_knot,
- * view clock_alignment; in its table trace_file run and attempt of each trace, as in a database of all that it has seen. Boots that `out`, where it is there already, has keep their time; others are laid on them. Reads what says whose each
+ * view clock_alignment; in its table trace_file run and attempt of each trace, as in a database of all that it has seen. Boots that `out`,
+ * where it is there already, has keep their time; others are laid on them. Reads what says whose each
  * trace is and, of several machines, their collectives. 0; -errno and a sentence in `error`.
  */
 int probing_align(const char *const *paths, size_t npaths, uint32_t flags, const char *out,
