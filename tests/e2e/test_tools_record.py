@@ -406,6 +406,20 @@ def test_killed_recorder_leaves_the_target_running(build, run, spawn, convert, s
     assert samples_of(convert, sql, tmp_path / "t.zst") > before
 
 
+def test_what_a_launcher_wants_at_its_end_holds_for_the_program(build, run, tmp_path):
+    """PR_SET_PDEATHSIG, as Ray and container runtimes set it: a fork does not take it over."""
+    launcher = """if True:
+        import ctypes, os, signal, subprocess, sys
+        process = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, preexec_fn=lambda: ctypes.CDLL(None).prctl(1, %d))
+        print(int(process.stdout.readline()), flush=True)
+        os._exit(0)
+    """
+    program = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
+    for sig in (signal.SIGKILL, signal.SIGTERM):
+        done = run([PY, "-c", launcher % sig, build.tool("probing-record"), "-q", "-o", tmp_path / ("%d.zst" % sig), PY, "-c", program])
+        wait_until(lambda: not alive(int(done.stdout)), "the program has ended, too")
+
+
 def test_all_killed_then_finished_by_the_next_run(build, run, spawn, convert, sql, tmp_path):
     process, pid = start_steady(build, spawn, tmp_path)
     wait_until(lambda: listed(build, run)[0]["samples"] >= 20, "20 samples were taken")
