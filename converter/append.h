@@ -3,7 +3,7 @@
  * append.h - what a database already holds, for those that add to it.
  *
  *     struct append a;
- *     int rc = append_load(&a, db);
+ *     int rc = append_load(&a, db, 0);
  *     const struct append_trace *was = append_find(&a, recording);  // which trace of the database that recording is; NULL: none
  *     rc = append_forget(db, trace);     // one that has grown, and cannot be gone on with (resume.h): its rows go, it is converted anew
  *     rc = append_reopen(db, trace);     // one that can: what was said of its end goes
