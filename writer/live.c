@@ -204,8 +204,7 @@ static int copy_rings(const struct live *l, int fd) {
     int rc = 0;
     for (unsigned i = 0; !rc && i < l->nrings; i++) {
         struct ring *r = live_ring(l, i);
-        rc = copy_part(l, fd, r, sizeof *r);
-        if (rc)
+        if ((rc = copy_part(l, fd, r, sizeof *r)))
             return rc;
         if (r->size < 4096 || (r->size & (r->size - 1)) ||
             r->size > (i < l->nrings - l->nlarge ? l->ring_stride : l->large_stride) -
@@ -213,8 +212,7 @@ static int copy_rings(const struct live *l, int fd) {
             return -EBADMSG;
         uint64_t used = ring_used(r) < r->size ? ring_used(r) : r->size;
         uint64_t at = r->tail & (r->size - 1), first = r->size - at < used ? r->size - at : used;
-        rc = copy_part(l, fd, r->data + at, first);
-        if (!rc)
+        if (!(rc = copy_part(l, fd, r->data + at, first)))
             rc = copy_part(l, fd, r->data, used - first);
     }
     return rc;

@@ -23,8 +23,7 @@
 
 enum comm_backend { COMM_GLOO, COMM_NCCL, COMM_BACKENDS };
 enum { COMM_GROUPS = 1024, COMM_OPS = 1024 };
-/* records.def, comm.flags */
-enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2, COMM_RAISED = 4, COMM_FAILED = 8 };
+enum { COMM_INCOMPLETE = 1, COMM_UNSEEN = 2, COMM_RAISED = 4, COMM_FAILED = 8 }; /* comm.flags */
 
 /* A process group of this process. Only appended, under a lock; read without. */
 struct comm_group {

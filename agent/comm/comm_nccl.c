@@ -74,16 +74,17 @@ static void before(void *stream, uint64_t communicator) {
     __atomic_store_n(&op->gpu, BEGUN, __ATOMIC_RELAXED);
 }
 
-static void drop(struct comm_op *op, uint32_t from) {
+/* now: 0, or when it was given up (ns). */
+static void drop(struct comm_op *op, uint32_t from, uint64_t now) {
     if (sys_swap(&op->gpu, from, NOT) != from)
         return; /* the recording has ended meanwhile */
-    op->flags |= COMM_UNSEEN;
-    comm_release(op, 0);
+    op->flags |= now ? COMM_INCOMPLETE : COMM_UNSEEN;
+    comm_release(op, now);
 }
 
 static void enqueued(struct comm_op *op) {
     if (events_mark(NULL, op->end, op->stream))
-        drop(op, BEGUN);
+        drop(op, BEGUN, 0);
     else if (sys_swap(&op->gpu, BEGUN, ENQUEUED) == BEGUN &&
              __atomic_exchange_n(&g.asleep, 0, __ATOMIC_SEQ_CST))
         sys_kick(&g.asked);
@@ -106,14 +107,10 @@ static void given_up(uint64_t communicator) {
     if (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) != RUNS ||
         cuda.ThreadExchangeStreamCaptureMode(&mode))
         return;
-    for (unsigned i = 0; (op = comm_op_at(i)); i++) {
-        if (__atomic_load_n(&op->gpu, __ATOMIC_ACQUIRE) != ENQUEUED ||
-            op->communicator != communicator || cuda.EventQuery(op->end) != CUDA_NOT_READY ||
-            sys_swap(&op->gpu, ENQUEUED, NOT) != ENQUEUED)
-            continue;
-        op->flags |= COMM_INCOMPLETE;
-        comm_release(op, sys_now());
-    }
+    for (unsigned i = 0; (op = comm_op_at(i)); i++)
+        if (__atomic_load_n(&op->gpu, __ATOMIC_ACQUIRE) == ENQUEUED &&
+            op->communicator == communicator && cuda.EventQuery(op->end) == CUDA_NOT_READY)
+            drop(op, ENQUEUED, sys_now());
     cuda.ThreadExchangeStreamCaptureMode(&mode);
 }
 
@@ -204,7 +201,7 @@ static int look(struct comm_op *op) {
         return 0;
     if (rc || !a || cuda.EventElapsedTime(&ms, op->start, op->end) ||
         cuda.EventElapsedTime(&since, a->event, op->start)) {
-        drop(op, ENQUEUED);
+        drop(op, ENQUEUED, 0);
         return 1;
     }
     if (sys_swap(&op->gpu, ENQUEUED, NOT) != ENQUEUED)
@@ -311,8 +308,8 @@ void comm_nccl_quit(struct writer *w UNUSED, int stays UNUSED) {
 }
 
 void comm_nccl_drop(struct comm_op *op) {
-    drop(op, BEGUN);
-    drop(op, ENQUEUED);
+    drop(op, BEGUN, 0);
+    drop(op, ENQUEUED, 0);
 }
 
 void comm_nccl_after_fork(void) {

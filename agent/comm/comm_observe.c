@@ -61,11 +61,10 @@ static void *start(void **result, const void *record) {
 /* gloo's own threads end what has failed in the handler of its exception. */
 static void end(const void *record UNUSED, void *context) {
     struct comm_op *op = context;
-    if (!op)
-        return;
-    if (exceptions && op->tid != (uint32_t)syscall(SYS_gettid) && *exceptions())
+    if (op && exceptions && op->tid != (uint32_t)syscall(SYS_gettid) && *exceptions())
         op->flags |= COMM_FAILED;
-    comm_release(op, sys_now());
+    if (op)
+        comm_release(op, sys_now());
 }
 
 void comm_observe_begin(void) {

@@ -15,9 +15,8 @@
 #define GROUP     16
 #define CERTAIN   16 /* first steps whose optimizer is looked up, to know one that comes again */
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
-#define TEACHERS                                                                                   \
-    8 /* calls without gradients before a step's passes that may be its own, however often one model's */
-#define IDLE 16 /* models called in turn without gradients that have a row each */
+#define TEACHERS  8  /* calls without gradients before a step's passes that may be its own */
+#define IDLE      16 /* models called in turn without gradients that have a row each */
 
 static struct {
     struct torch_thread *leader;     /* (a) whose thread counts */
@@ -212,13 +211,10 @@ static void zeroes(struct torch_thread *l) {
     s.unseen = 0;
 }
 
-/* Whether evaluation is told from the step that comes. */
-static int evaluations(void) {
-    return (s.optimizer || s.by_hand) && !s.manual;
-}
-
-/* What ended at `end` (0: now) was evaluation. */
+/* What ended at `end` (0: now) was evaluation, which is told from the step that comes where there are steps. */
 static void put_evaluation(struct torch_thread *l, uint64_t end) {
+    if ((!s.optimizer && !s.by_hand) || s.manual)
+        return;
     s.begin = put_end(l, s.evaluating == 2 ? TORCH_GOES_ON : TORCH_EVALUATION, end);
     __atomic_store_n(&steps_begun, s.begin, __ATOMIC_RELAXED);
 }
@@ -226,7 +222,7 @@ static void put_evaluation(struct torch_thread *l, uint64_t end) {
 /* All calls that wait for it were evaluation, but the last `but`. */
 static void put_idles(struct torch_thread *l, unsigned but) {
     unsigned n = s.idles > but ? s.idles - but : 0;
-    for (unsigned i = 0; i < n && evaluations(); i++)
+    for (unsigned i = 0; i < n; i++)
         put_evaluation(l, s.ends[i]);
     s.idles -= n;
     memmove(s.ends, s.ends + n, s.idles * sizeof *s.ends);
@@ -300,7 +296,7 @@ void step_root_done(struct torch_thread *l) {
     s.root_end = l->last;
     work(0);
     steps_alive(l->last);
-    if (s.evaluating && evaluations())
+    if (s.evaluating)
         put_evaluation(l, 0);
     else if (s.fresh && s.idles)
         s.ends[s.idles - 1] = l->last;
