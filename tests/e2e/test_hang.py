@@ -77,12 +77,16 @@ class Job:
     def end(self):
         """All at once, as the end of a control group does: nobody sees another one die."""
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in [self.process.pid] + children(self.process.pid):
+            pids = [self.process.pid] + children(self.process.pid)
+            for pid in pids:
                 try:
                     os.kill(pid, number)
                 except OSError:
                     pass
         self.process.wait()
+        until = time.monotonic() + 10
+        while any(os.path.exists("/proc/%d" % pid) for pid in pids) and time.monotonic() < until:
+            time.sleep(0.02)
 
     def ask(self):
         done = subprocess.run([str(self.build.tool("probing")), "ask", "hang", "--json", str(self.traces)], stdout=subprocess.PIPE,
