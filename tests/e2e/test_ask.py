@@ -64,6 +64,21 @@ def test_a_busy_machine_makes_no_straggler(build, run, simulated_job, tmp_path, 
     assert re.fullmatch(answer, said), said
 
 
+@pytest.mark.parametrize("ranks, minutes, late, answer", [
+    (2, 0.1, "iif(tenth = 0, 64, 8)", "no straggler: rank 1 was waited for longest, "), (4, 0.1, "iif(tenth = 0, 64, 8)", "no straggler: rank 1 was waited for longest, "),
+    (2, 0.4, "iif(tenth = 0, 64, 8)", "rank 1: the others waited for it in "),  # throughout
+    (2, 0.4, "iif(nth % 24 = 0, 300, 0)", "no straggler: rank 1 was waited for longest, "),
+    (4, 0.4, "iif(nth % 24 = 0, 300, 0)", r"rank 1: .*; not throughout: longer than for any other in 9 of 10 tenths of them")])
+def test_a_lead_of_chance(build, run, simulated_job, tmp_path, sql, ranks, minutes, late, answer):
+    """Rank 1 is waited for longest in nine tenths of the collectives, rank 0 in the last: of a few seconds, and of two ranks where it is a few collectives, that happens by chance."""
+    db = edited(simulated_job("--seed", 1, "--ranks", ranks, "--minutes", minutes) / "out.db", tmp_path,
+                "CREATE TABLE lead AS SELECT id, nth, iif(tenth < 9, 1, 0) AS rank, {0} AS late FROM (SELECT id, nth, nth * 10 / n AS tenth FROM"
+                " (SELECT rowid AS id, row_number() OVER (ORDER BY first_enter) - 1 AS nth, count(*) OVER () AS n FROM collective));"
+                "UPDATE collective SET last_rank = rank, shortest_rank = rank, longest_ms = shortest_ms + late, skew_ms = late FROM lead WHERE id = collective.rowid; DROP TABLE lead;".format(late) + SUMS)
+    said = straggler(build, run, sql, db)[0]
+    assert re.match(answer, said), said
+
+
 @pytest.mark.parametrize("wrong", [
     "UPDATE comm SET duration = duration + 20000000 WHERE id >> 40 <> (SELECT id FROM trace_file WHERE rank = 2);",  # all others see the end late
     "UPDATE comm SET ts = ts + 20000000 WHERE id >> 40 = (SELECT id FROM trace_file WHERE rank = 2);"])  # its clock is wrong by as much
