@@ -10,21 +10,6 @@
 #define UDATA4         0x03
 #define DATAREL_SDATA4 0x3b
 
-/* As the file says it: then sorting it, which takes longer than all else here, can be left out. */
-static int is_sorted(const struct eh_table *t) {
-    size_t i = 1;
-
-    while (i < t->n && t->start[i - 1] <= t->start[i])
-        i++;
-    return i >= t->n;
-}
-
-static int by_value(const void *x, const void *y) {
-    const uint64_t *a = x, *b = y;
-
-    return *a < *b ? -1 : *a > *b;
-}
-
 /* The header's bytes and address by the program headers: section headers may be stripped, too. */
 static const uint8_t *find_header(Elf *elf, size_t *size, uint64_t *vaddr) {
     size_t nph = 0, len = 0;
@@ -53,6 +38,12 @@ void eh_table_read(struct eh_table *t, Elf *elf) {
     memset(t, 0, sizeof *t);
     if (p)
         eh_table_take(t, p, size, vaddr);
+    void *copy = t->n ? malloc(t->n * EH_TABLE_ENTRY) : NULL;
+    if (copy)
+        memcpy(copy, t->entries, t->n * EH_TABLE_ENTRY);
+    else
+        t->n = 0;
+    t->entries = copy;
 }
 
 void eh_table_take(struct eh_table *t, const uint8_t *p, size_t size, uint64_t base) {
@@ -62,16 +53,15 @@ void eh_table_take(struct eh_table *t, const uint8_t *p, size_t size, uint64_t b
     if (size < 12 || p[0] != 1 || p[1] != PCREL_SDATA4 || p[2] != UDATA4 || p[3] != DATAREL_SDATA4)
         return;
     memcpy(&n, p + 8, 4);
-    if (n > (size - 12) / 8 || !(t->start = malloc(n * sizeof *t->start + 1)))
-        return;
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t rel;
-        memcpy(&rel, p + 12 + 8 * (size_t)i, 4);
-        t->start[i] = base + (uint64_t)(int64_t)rel;
-    }
-    t->n = n;
-    if (!is_sorted(t))
-        qsort(t->start, t->n, sizeof *t->start, by_value);
+    if (n <= (size - 12) / EH_TABLE_ENTRY)
+        *t = (struct eh_table){p + 12, n, base};
+}
+
+static uint64_t start_of(const struct eh_table *t, size_t i) {
+    int32_t from;
+
+    memcpy(&from, t->entries + i * EH_TABLE_ENTRY, sizeof from);
+    return t->base + (uint64_t)(int64_t)from;
 }
 
 uint64_t eh_table_start(const struct eh_table *t, uint64_t addr) {
@@ -79,15 +69,15 @@ uint64_t eh_table_start(const struct eh_table *t, uint64_t addr) {
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
-        if (t->start[mid] > addr)
+        if (start_of(t, mid) > addr)
             hi = mid;
         else
             lo = mid + 1;
     }
-    return lo > 0 ? t->start[lo - 1] : addr;
+    return lo > 0 ? start_of(t, lo - 1) : addr;
 }
 
 void eh_table_free(struct eh_table *t) {
-    free(t->start);
+    free((void *)(uintptr_t)t->entries);
     memset(t, 0, sizeof *t);
 }

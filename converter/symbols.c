@@ -48,7 +48,7 @@ struct symbols_file {
     char *names;
     struct symbols_kept known; /* these, or what was kept of it before */
     const char **readable;     /* their names as people read them, as far as they were asked for */
-    struct eh_table eh;        /* where nameless functions begin */
+    struct eh_table eh;        /* where nameless functions begin, by libdwfl */
     struct keys asked;         /* address -> answers[id - 1] */
     struct symbol *answers;
     size_t answers_cap;
@@ -186,8 +186,7 @@ static void read_symbols(struct symbols_file *f) {
             v[count++] = (struct symbols_told){addr, sym.st_size, name, rank};
     }
     symbols_kept_make(&f->known, v, count);
-    f->known.starts = f->eh.start;
-    f->known.nstarts = f->eh.n;
+    f->known.starts = f->eh;
     free(v);
 }
 
@@ -323,8 +322,9 @@ static void open_file(struct symbols_file *f) {
             .names = e->names,
             .names_size = e->names_size,
             .names_at = e->stripped ? 0 : (uint64_t)(e->names - (const char *)e->map),
-            .starts = e->starts.start,
-            .nstarts = e->starts.n};
+            .starts = e->starts};
+        if (f->known.names_at && e->starts.n)
+            f->known.starts_at = (uint64_t)(e->starts.entries - (const uint8_t *)e->map);
         if (e->nsyms >= SYMBOLS_KEPT_MANY)
             keep_symbols(f);
     } else if (!f->found)
@@ -437,7 +437,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         open_file(f);
     if (f->found)
         sym = find(&f->known, addr);
-    if (sym && sym->name >= f->known.names_size) /* damaged */
+    if (sym && (sym->name >= f->known.names_size || !*name_of(f, sym))) /* damaged */
         sym = NULL;
     if (sym) {
         out->named = 1;
@@ -449,9 +449,8 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     }
     char text[512];
     const char *base = strrchr(f->path, '/');
-    const struct eh_table starts = {(uint64_t *)(uintptr_t)f->known.starts, f->known.nstarts};
     snprintf(text, sizeof text, "%.400s+0x%llx", base ? base + 1 : f->path,
-             (unsigned long long)eh_table_start(&starts, addr));
+             (unsigned long long)eh_table_start(&f->known.starts, addr));
     const char *name = keep(f->owner, text);
     out->name = name ? name : "?";
     return name ? 0 : -ENOMEM;

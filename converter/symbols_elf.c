@@ -204,9 +204,13 @@ static const struct place *sort(struct place *p, size_t n) {
     return from;
 }
 
-/* A symbol's rank, 0: it counts for nothing. */
+/* A symbol's rank, 0: it counts for nothing. Its name is looked at, which few symbols need. */
 static unsigned rank_of(const struct image *m, const Elf64_Sym *s) {
     return s->st_name < m->nnames ? symbols_elf_rank(s, s->st_shndx, m->names + s->st_name) : 0;
+}
+
+static int is_function(const struct image *m, const Elf64_Sym *s) {
+    return s->st_name && s->st_name < m->nnames && symbols_elf_rank(s, s->st_shndx, "name");
 }
 
 /* Of those from *p to `end` that have one start the one that names it. */
@@ -231,7 +235,7 @@ static int read_table(struct symbols_elf *e, const struct image *m) {
         table && all < UINT32_MAX ? malloc((2 * all + 1) * sizeof *places) : NULL;
 
     for (size_t i = 0; places && i < all; i++) {
-        if (!rank_of(m, &table[i]))
+        if (!is_function(m, &table[i]))
             continue;
         if (table[i].st_value > UINT32_MAX) {
             free(places);
@@ -324,6 +328,5 @@ void symbols_elf_close(struct symbols_elf *e) {
     if (e->stripped)
         munmap(e->stripped, e->stripped_size);
     free(e->syms);
-    eh_table_free(&e->starts);
     *e = (struct symbols_elf){0};
 }

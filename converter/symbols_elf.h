@@ -23,7 +23,7 @@ struct symbols_elf {
     size_t nsyms;
     const char *names; /* in the one or the other */
     uint64_t names_size;
-    struct eh_table starts;
+    struct eh_table starts; /* in the file */
 };
 
 /* Whether a file of debug information that `debuglink` names (NULL: one called as the file is) may be where libdwfl looks. */

@@ -13,15 +13,15 @@
 #include "../traces/hash.h"
 #include "../traces/plain_file.h"
 
-#define MAGIC     "PRBSYMS2"
+#define MAGIC     "PRBSYMS3"
 #define MOST      (256u << 20) /* bytes; no library has so many names */
 #define HAS_LINES 1
 #define BUFFER    (256 << 10) /* of writing */
 
-/* The symbols follow, then the starts, then the names, each with a NUL behind it, unless they lie (names_at) in the ELF file. */
+/* The symbols follow, then the starts, then the names, each with a NUL behind it, unless these lie (names_at, starts_at) in the ELF file. */
 struct head {
     char magic[8];
-    uint64_t key[2], nsyms, nstarts, names, names_at, flags;
+    uint64_t key[2], nsyms, nstarts, names, names_at, starts_at, starts_base, flags;
 };
 
 static uint64_t mix(uint64_t h, const void *p, size_t n) {
@@ -82,18 +82,21 @@ static int name_of(char *name, size_t size, const char *dir, const uint64_t key[
     return n < (int)size ? 0 : -ENAMETOOLONG;
 }
 
-/* Names that lie in the ELF file, which is the one that they were found in (key_of()). 0 or -errno. */
+/* Names and starts that lie in the ELF file, which is the one that they were found in (key_of()). 0 or -errno. */
 static int take_names(struct symbols_kept *k, const char *path) {
     int fd = plain_file_open(path), err = -EINVAL;
     struct stat st;
 
     if (fd >= 0 && fstat(fd, &st) == 0 && k->names_at <= (uint64_t)st.st_size &&
-        k->names_size <= (uint64_t)st.st_size - k->names_at) {
+        k->names_size <= (uint64_t)st.st_size - k->names_at &&
+        k->starts_at <= (uint64_t)st.st_size &&
+        k->starts.n <= ((uint64_t)st.st_size - k->starts_at) / EH_TABLE_ENTRY) {
         void *elf = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (elf != MAP_FAILED) {
             k->elf = elf;
             k->elf_size = (size_t)st.st_size;
             k->names = (const char *)elf + k->names_at;
+            k->starts.entries = (const uint8_t *)elf + k->starts_at;
             err = k->names[k->names_size - 1] ? -EINVAL : 0;
         }
     }
@@ -109,16 +112,17 @@ static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64
 
     if (n < sizeof *h || memcmp(h->magic, MAGIC, sizeof h->magic) != 0 || h->key[0] != key[0] ||
         h->key[1] != key[1] || h->nsyms > MOST / sizeof *k->syms ||
-        h->nstarts > MOST / sizeof *k->starts || (h->names > MOST && !h->names_at) || !h->names ||
-        sizeof *h + h->nsyms * sizeof *k->syms + h->nstarts * sizeof *k->starts +
-                (h->names_at ? 0 : h->names) !=
+        h->nstarts > MOST / EH_TABLE_ENTRY || (h->names > MOST && !h->names_at) || !h->names ||
+        sizeof *h + h->nsyms * sizeof *k->syms +
+                (h->names_at ? 0 : h->nstarts * EH_TABLE_ENTRY + h->names) !=
             n)
         return -EINVAL;
     k->syms = (const struct symbols_sym *)(p + sizeof *h);
     k->nsyms = h->nsyms;
-    k->starts = (const uint64_t *)(k->syms + k->nsyms);
-    k->nstarts = h->nstarts;
-    k->names = (const char *)(k->starts + k->nstarts);
+    k->starts =
+        (struct eh_table){(const uint8_t *)(k->syms + k->nsyms), h->nstarts, h->starts_base};
+    k->starts_at = h->starts_at;
+    k->names = (const char *)(k->starts.entries + k->starts.n * EH_TABLE_ENTRY);
     k->names_size = h->names;
     k->names_at = h->names_at;
     k->has_lines = h->flags & HAS_LINES;
@@ -216,7 +220,9 @@ void symbols_kept_write(const char *dir, const char *path, const uint8_t *build_
                         const struct symbols_kept *k) {
     struct head h = {.magic = MAGIC,
                      .nsyms = k->nsyms,
-                     .nstarts = k->nstarts,
+                     .nstarts = k->starts.n,
+                     .starts_at = k->starts_at,
+                     .starts_base = k->starts.base,
                      .names = k->names_size,
                      .names_at = k->names_at,
                      .flags = k->has_lines ? HAS_LINES : 0};
@@ -238,9 +244,11 @@ void symbols_kept_write(const char *dir, const char *path, const uint8_t *build_
     setvbuf(f, NULL, _IOFBF, BUFFER);
     fwrite(&h, sizeof h, 1, f);
     fwrite(k->syms, sizeof *k->syms, k->nsyms, f);
-    fwrite(k->starts, sizeof *k->starts, k->nstarts, f);
-    if (!k->names_at)
+    if (!k->names_at) {
+        if (k->starts.n)
+            fwrite(k->starts.entries, EH_TABLE_ENTRY, k->starts.n, f);
         fwrite(k->names, 1, k->names_size, f);
+    }
     err = ferror(f);
     if (fclose(f) != 0 || err || rename(temp, name) != 0)
         unlink(temp);

@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "eh_table.h"
+
 #define SYMBOLS_KEPT_MANY 4096 /* fewer are read anew faster than a file is made */
 
 struct symbols_sym {
@@ -31,13 +33,14 @@ struct symbols_kept {
     const struct symbols_sym *syms; /* ascending, one an address */
     size_t nsyms;
     const char *names;
-    uint64_t names_size;    /* a name must begin before that, and ends at a NUL */
-    uint64_t names_at;      /* not 0: there they lie in the ELF file, and need not be kept */
-    const uint64_t *starts; /* eh_table.h */
-    size_t nstarts;
-    int has_lines;   /* DWARF: what is inlined where is to be asked of the file */
-    void *map, *elf; /* of symbols_kept_open(); elf: the file, where names lie in it */
-    void *made;      /* of symbols_kept_make() */
+    uint64_t names_size; /* a name must begin before that, and ends at a NUL */
+    uint64_t
+        names_at; /* not 0: there they lie in the ELF file, and need not be kept; starts_at: those */
+    uint64_t starts_at;
+    struct eh_table starts; /* lies where the names do */
+    int has_lines;          /* DWARF: what is inlined where is to be asked of the file */
+    void *map, *elf;        /* of symbols_kept_open(); elf: the file, where names lie in it */
+    void *made;             /* of symbols_kept_make() */
     size_t size, elf_size;
 };
 

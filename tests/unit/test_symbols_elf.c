@@ -214,8 +214,8 @@ static void kept(void **state) {
     free(next);
     assert_int_equal(stat(name, &now), 0);
     assert_int_equal(now.st_ino, st.st_ino); /* and it was not made again */
-    /* Where names lie in the file (its seventh word), and how many bytes they are (the sixth), is believed where that can be. */
-    for (size_t word = 5; word < 7; word++) {
+    /* How many bytes the names are (its sixth word), where they lie in the file and where the starts do is believed where that can be. */
+    for (size_t word = 5; word < 8; word++) {
         FILE *k = fopen(name, "r+");
         const uint64_t wrong = UINT64_MAX / 2;
         fseek(k, (long)word * 8, SEEK_SET);
