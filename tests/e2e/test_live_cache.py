@@ -386,7 +386,7 @@ def test_the_last_calls_are_enough_for_a_question_about_them(build, run, spawn, 
              "SELECT step, seq FROM torch_trace ORDER BY step DESC NULLS FIRST, seq LIMIT 5", "SELECT step, seq FROM torch_trace WHERE step < 9 ORDER BY step DESC, seq LIMIT 5",
              "SELECT step, seq FROM torch_trace ORDER BY step DESC, seq", "SELECT max(n) FROM (SELECT count(*) AS n FROM torch_trace GROUP BY step ORDER BY step DESC LIMIT 5)")
     count = lambda: int(ask("SELECT count(*) AS n FROM steps").split()[1])  # noqa: E731
-    wait_until(lambda: count() > 110, 60)
+    wait_until(lambda: count() > 110)
     at_first = count()
     made = lambda: max(n for database in cache.glob("*.db") for n, in sql(database, "SELECT count(*) FROM torch_call WHERE stage < 2"))  # noqa: E731
     for queries in (few, few, whole):
@@ -398,7 +398,7 @@ def test_the_last_calls_are_enough_for_a_question_about_them(build, run, spawn, 
                 assert 1 <= made() <= 64 * 6 + 60
         if queries is few:  # it goes on, and the same database with it
             (tmp_path / "go_on").touch()
-            wait_until(lambda: (tmp_path / "done").exists() and count() > at_first + 20, 60)
+            wait_until(lambda: (tmp_path / "done").exists() and count() > at_first + 20)
     assert made() >= (at_first + 20) * 6
 
 
