@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * array.h - arrays: place for one more element, and the search in one that is in order.
+ * array.h - growable arrays: makes room for one more element, and binary search in a sorted one.
  *
  *     if (array_grow(&v, n, sizeof *v) == 0)
  *         v[n++] = element;
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many of n elements, which are in order, come first: those for which `before`, said with their index i, is true. */
+/* Number of leading elements, of n sorted ones, for which the condition `before` holds; `before` names the element by its index i. */
 #define ARRAY_BEFORE(i, n, before)                                                                 \
     ({                                                                                             \
         size_t low_ = 0, high_ = (n);                                                              \
@@ -29,15 +29,15 @@
     })
 
 /*
- * Makes place for one more behind the n that there are in *array, a pointer to elements of that size, of malloc() or NULL. The capacity is
- * the next power of two, so nobody has to keep it. 0 or -ENOMEM, and *array is as it was.
+ * Makes room for one more element in *array, which points to n elements of `size` bytes and was allocated by malloc(), or is NULL when n is
+ * 0. The capacity is always the next power of two, so nobody has to store it. Returns 0, or -ENOMEM with *array unchanged.
  */
 static inline int array_grow(void *array, size_t n, size_t size) {
     void *v, *more;
 
     if (n & (n - 1))
         return 0;
-    memcpy(&v, array, sizeof v); /* a pointer to whatever it is */
+    memcpy(&v, array, sizeof v); /* `array` points to a pointer of any type */
     more = realloc(v, (n ? n * 2 : 1) * size);
     if (!more)
         return -ENOMEM;

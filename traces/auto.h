@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * auto.h - what is given back at the end of the block that it is declared in, by whatever way that is left.
+ * auto.h - variables whose resource is released at the end of the block that declares them, however the block is left.
  *
  *     AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
  *     AUTO_FREE char *text = strdup(path);
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A file descriptor; not when it is negative. */
+/* Closes a file descriptor; does nothing when it is negative. */
 #define AUTO_CLOSE __attribute__((cleanup(auto_close)))
 static inline void auto_close(const int *fd) {
     if (*fd >= 0)
         close(*fd);
 }
 
-/* Memory of malloc(), or NULL. */
+/* Frees memory from malloc(); the pointer may be NULL. */
 #define AUTO_FREE __attribute__((cleanup(auto_free)))
 static inline void auto_free(void *pointer) {
     free(*(void **)pointer);

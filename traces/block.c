@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* Byte by byte, so that layout and byte order are those of the format and not of the machine;
- * compilers make single loads and stores of it. */
+/* Byte by byte, so that the result has the format's layout and byte order on any machine; compilers
+ * turn this into single loads and stores. */
 static void put(uint8_t *p, uint64_t v, unsigned bytes) {
     for (unsigned i = 0; i < bytes; i++)
         p[i] = (uint8_t)(v >> (8 * i));
@@ -110,13 +110,13 @@ void trace_seek_entry(uint8_t *p, uint32_t compressed, uint32_t raw) {
 
 void trace_seek_foot(uint8_t *p, uint64_t frames) {
     put(p, frames, 4);
-    p[4] = 0; /* entries have no checksums: every frame has its own */
+    p[4] = 0; /* entries have no checksums, since every frame has its own */
     put(p + 5, 0x8F92EAB1u, 4);
 }
 
 /*
- * Four bytes at a time, each half of a byte by a table of its own, which has its remainder after all that comes behind it: to open a large
- * trace is to check thousands of hints of 56 bytes, and the look-ups of one step do not wait for each other.
+ * Takes four bytes per step. Each half byte has a table of its own, with its remainder after the half bytes that follow it in the step, so
+ * that the look-ups of one step do not depend on each other. Speed matters: opening a large trace checks thousands of hints of 56 bytes.
  */
 uint32_t trace_crc32(const void *p, size_t n) {
     static const uint32_t table[8][16] = {

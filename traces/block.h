@@ -35,7 +35,7 @@
 #define TRACE_BLOCK_HEADER  120
 #define TRACE_HINT_MAGIC    0x184D2A5Du /* a zstd skippable frame */
 #define TRACE_HINT_SIZE     68
-#define TRACE_BLOCK_MAX     (4u << 20) /* a block's header and rows are never longer, raw */
+#define TRACE_BLOCK_MAX     (4u << 20) /* largest uncompressed size of a block, header and rows */
 #define TRACE_ENCODING_ROWS 1
 
 struct trace_block_header {
@@ -50,7 +50,7 @@ struct trace_block_header {
     uint64_t first_ts;          /* base of T and TUS differences; earliest time in the block */
     uint64_t last_ts;           /* latest time in the block; both 0 when it holds no times */
     uint64_t types;             /* bit i: a record with id i is in it */
-    uint64_t lost[TRACE_NLOST]; /* lost since the previous block, by reason */
+    uint64_t lost[TRACE_NLOST]; /* records lost since the previous block, by reason */
 };
 
 struct trace_hint {
@@ -61,12 +61,12 @@ struct trace_hint {
     uint64_t first_ts, last_ts, types;
 };
 
-/* Writes TRACE_BLOCK_HEADER bytes. version and header_len are filled in. */
+/* Writes a block header of TRACE_BLOCK_HEADER bytes; fills in version and header_len itself. */
 void trace_block_header_put(uint8_t *p, const struct trace_block_header *h);
-/* Reads a header from n bytes. 0; -EBADMSG not a block or inconsistent (header_len + body_len must
- * be n); -EPROTONOSUPPORT a newer version. */
+/* Reads a header from n bytes. Returns 0; -EBADMSG when they are not a block or inconsistent
+ * (header_len + body_len must be n); -EPROTONOSUPPORT when the version is newer than this reader. */
 int trace_block_header_get(const uint8_t *p, size_t n, struct trace_block_header *h);
-/* Of the block with this header: all but the compressed size. */
+/* Makes the hint for the block with this header; the caller sets the compressed size. */
 static inline struct trace_hint trace_hint_of(const struct trace_block_header *h) {
     return (struct trace_hint){.kind = h->kind,
                                .seq = h->seq,
@@ -77,17 +77,17 @@ static inline struct trace_hint trace_hint_of(const struct trace_block_header *h
                                .last_ts = h->last_ts,
                                .types = h->types};
 }
-/* Writes TRACE_HINT_SIZE bytes, skippable frame header and CRC included. */
+/* Writes a hint frame of TRACE_HINT_SIZE bytes, including the skippable frame header and the CRC. */
 void trace_hint_put(uint8_t *p, const struct trace_hint *h);
-/* Reads a hint frame from n bytes. 0; -EAGAIN too few bytes; -EBADMSG not a hint, or its CRC is off. */
+/* Reads a hint frame from n bytes. Returns 0; -EAGAIN when there are too few bytes; -EBADMSG when it is no hint or its CRC is wrong. */
 int trace_hint_get(const uint8_t *p, size_t n, struct trace_hint *h);
 /* CRC-32 (IEEE 802.3, reflected, as in zlib) of n bytes. */
 uint32_t trace_crc32(const void *p, size_t n);
 
-/* The seek table of the zstd seekable format, in its parts: a head of 8 bytes, an entry of 8 for every frame before it, hint
- * frames included, a foot of 9. */
+/* The three parts of the seek table in the zstd seekable format: a head of 8 bytes, an entry of 8 bytes for every
+ * frame before it (hint frames included), and a foot of 9 bytes. */
 #define TRACE_SEEK_MAGIC 0x184D2A5Eu /* a zstd skippable frame, too */
-#define TRACE_SEEK_MOST  0x8000000u  /* frames: more the format does not allow */
+#define TRACE_SEEK_MOST  0x8000000u  /* most frames that the format allows */
 #define TRACE_SEEK_FOOT  9
 void trace_seek_head(uint8_t *p, uint64_t frames);
 void trace_seek_entry(uint8_t *p, uint32_t compressed, uint32_t raw);
@@ -96,15 +96,15 @@ void trace_seek_foot(uint8_t *p, uint64_t frames);
 static inline uint32_t trace_get32(const uint8_t *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
-/* Whether a frame that begins with this number is one of those that zstd skips. */
+/* Whether a frame that begins with this magic number is a skippable frame of zstd. */
 static inline int trace_is_skippable(uint32_t magic) {
     return (magic & 0xfffffff0u) == 0x184D2A50u;
 }
 
 /* ---- rows ---- */
 
-/* One field of a decoded row. For STR, u is the string id. For TXT and BIN, p and n. For REFS and US
- * p points at n varint differences still encoded: walk with trace_list_next(). Else u (S: as int64). */
+/* One field of a decoded row. STR: u is the string id. TXT and BIN: n bytes at p. REFS and US: p points at n varint
+ * differences, still encoded; walk them with trace_list_next(). All other types: the value is u (S: i). */
 struct trace_value {
     union {
         uint64_t u;
@@ -115,31 +115,31 @@ struct trace_value {
     uint32_t n;
 };
 
-/* Decoding state of one block: the previous values that differences refer to. Zero-cost to make:
- * trace_rows_start() clears it. Borrowed pointers: valid while the block's bytes are. */
+/* Decoding state of one block: the previous values that differences refer to. trace_rows_start() makes it ready for
+ * use. Its pointers are borrowed: they are valid as long as the block's bytes are. */
 struct trace_rows {
     const uint8_t *p, *end;
     uint64_t first_ts;
-    uint64_t begun; /* types of which there was a row: prev of the others says nothing yet */
+    uint64_t begun; /* bit i: type i had a row; prev[i] is not set before that */
     uint64_t prev[TRACE_MAX_ID + 1][TRACE_MAX_FIELDS];
 };
 
-/* Starts reading the rows after a header got by trace_block_header_get(). */
+/* Starts reading the rows of a block whose header was read by trace_block_header_get(). */
 void trace_rows_start(struct trace_rows *r, const struct trace_block_header *h,
                       const uint8_t *block);
 /*
- * Reads the next row. `want` is a mask of record ids to decode; other known types are skipped by
- * their length (differences are per type, so skipping a whole type is safe; never skip some rows of
- * a type). v has space for TRACE_MAX_FIELDS; fields the row does not have (an older writer) become 0
- * or empty. Returns the record id, 0 at the end, -EBADMSG when the bytes make no sense: nothing
- * after that can be trusted in this block. Unknown types and trailing fields are skipped.
+ * Reads the next row. `want` is a mask of the record ids to decode; other known types are skipped by their length
+ * (differences are per type, so skipping a whole type is safe; never skip only some rows of a type). v has room for
+ * TRACE_MAX_FIELDS values; fields that the row lacks (an older writer) become 0 or empty. Returns the record id, 0 at
+ * the end, or -EBADMSG when the bytes make no sense: nothing after them can be trusted in this block. Unknown types
+ * and trailing fields are skipped.
  */
 int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TRACE_MAX_FIELDS]);
 
 /*
- * The same for rows of type sample alone, many at a time into an array for each field: what they are is known beforehand, so that it
- * takes a third of the time. Up to `max` rows; fewer: the block is done. *damaged becomes 1 where the bytes make no sense; what was before
- * that is there. Not to be mixed with trace_rows_next() of samples in one block.
+ * Decodes many rows of type sample at once, into one array per field. This takes a third of the time of trace_rows_next(), since the types
+ * of the fields are known beforehand. Returns the number of rows, at most `max`; fewer than `max` means the end of the block. Sets *damaged
+ * to 1 where the bytes make no sense; the rows before are returned. Do not also read samples of the same block by trace_rows_next().
  */
 struct trace_samples {
     uint64_t *ts, *tid, *stack, *pc, *cpu_us, *count, *flags;
@@ -147,7 +147,7 @@ struct trace_samples {
 size_t trace_samples_next(struct trace_rows *r, const struct trace_samples *to, size_t max,
                           int *damaged);
 
-/* Walks REFS or US: *p and *prev from the value (prev 0 at first). 1 and *out, or 0 at the end. */
+/* Reads the next element of a REFS or US value; *prev must be 0 at first. Returns 1 with the element in *out, or 0 at the end. */
 static inline int trace_list_next(struct trace_value *v, uint64_t *prev, uint64_t *out);
 
 #include "varint.h"

@@ -10,7 +10,7 @@ static int is_letter(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* A name, or names with dots in between; "<locals>" may stand among a function's. */
+/* A name, or several with dots in between; the name of a function (`func`) may contain "<locals>". */
 static int is_dotted(const char *s, size_t n, int func) {
     static const char locals[] = "<locals>";
     size_t i = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exprs.h - which variables of the program are recorded: "loss@train,acc1@train,self.lr@Trainer.fit".
+ * exprs.h - the list of the program's variables to record: "loss@train,acc1@train,self.lr@Trainer.fit".
  *
  *     struct exprs x = {.n = 0};
  *     char why[SETTING_WHY];
@@ -26,10 +26,10 @@ struct exprs {
     } expr[EXPRS_MAX];
 };
 
-/* Adds the expressions of `text` ("" is none) that x does not have yet. 0; -EINVAL and a line for people in `why`:
- * then x is as it was. */
+/* Adds the expressions of `text` ("" has none) that x does not have yet. Returns 0, or -EINVAL with a message for
+ * people in `why`; x is unchanged then. */
 int exprs_parse(const char *text, struct exprs *x, char *why, size_t n);
-/* The same as a check for settings.def. */
+/* Checks `text` as exprs_parse() does; has the type of a check in settings.def. */
 int exprs_check(const char *text, char *why, size_t n);
 
 #endif

@@ -27,7 +27,7 @@ struct call {
 };
 #define CALL(name)                                                                                 \
     { SYS_##name, #name }
-/* What a program of Python's may not call by itself. Each fails, or does nothing, with the arguments of filter_kills(); the last one ends the child. */
+/* Calls that a Python program may never make by itself. Each fails or does nothing with the arguments of filter_kills(); the last one ends the child. */
 static const struct call calls[] = {
     /* clang-format off */
     CALL(prctl), CALL(process_vm_readv), CALL(membarrier), CALL(close_range), CALL(rt_tgsigqueueinfo), CALL(sched_setattr),
@@ -38,7 +38,7 @@ static const struct call calls[] = {
     CALL(prlimit64), CALL(poll), CALL(write), CALL(fcntl), CALL(tgkill), CALL(memfd_create), CALL(exit),
     /* clang-format on */
 };
-/* What cannot be tried, or must have been allowed when a child could be made: loading libraries, starting threads, running on. */
+/* Calls that cannot be tried, or must be allowed if a child could be made at all: loading libraries, starting threads, running on. */
 static const struct call others[] = {
     /* clang-format off */
     CALL(restart_syscall), CALL(openat), CALL(read), CALL(close), CALL(newfstatat), CALL(lseek), CALL(readlink), CALL(getdents64),
@@ -48,7 +48,7 @@ static const struct call others[] = {
 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* As pthread_create() calls the kernel, which is needed anyway; a filter sees no arguments of clone3. */
+/* Makes a child by the system call that pthread_create() uses, which must be allowed anyway; a filter cannot see the arguments of clone3. */
 static long make_child(void) {
     struct clone_args none = {0};
     long pid = -1;
@@ -67,7 +67,7 @@ const char *filter_kills(int known) {
     const char *mode = strstr(text, "\nSeccomp:\t"), *n = strstr(text, "\nSeccomp_filters:\t");
     uint32_t *at, is = mode ? (uint32_t)strtoul(mode + 10, NULL, 10) : 0;
     is |= is && n ? (uint32_t)strtoul(n + 18, NULL, 10) << 2
-                  : 0; /* their number; before 5.9: no `n` */
+                  : 0; /* number of filters; none before Linux 5.9 */
     if (known)
         passed = is;
     if (!is || known || (is == passed && is >> 2))
@@ -75,14 +75,14 @@ const char *filter_kills(int known) {
     at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return "mmap";
-    sigfillset(&all); /* SIGSYS too: so it ends the child where the program handles it */
+    sigfillset(&all); /* also SIGSYS, so that it ends the child even if the program handles it */
     pthread_sigmask(SIG_SETMASK, &all, &mask);
-    long pid = make_child(); /* with no signal for its end: the program's wait() does not see it */
+    long pid = make_child(); /* no signal at its end: the program's wait() does not see it */
     if (!pid) {
         syscall(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core file */
         for (; *at < COUNT(calls); ++*at)
             syscall(calls[*at].number, -1L, 0L, 0L, 0L, 0L, 0L);
-        for (;;) /* the last one was answered with an error, by a filter */
+        for (;;) /* only reached when a filter made `exit` fail */
             syscall(SYS_exit_group, 0);
     }
     while (pid > 0 && waitpid((pid_t)pid, &status, __WALL) < 0 && errno == EINTR)
@@ -94,9 +94,9 @@ const char *filter_kills(int known) {
     return call;
 }
 
-/* ---- a filter that was read ---- */
+/* ---- judging a filter that was read ---- */
 
-/* What the accumulator holds before an instruction, on all ways to it. */
+/* What the accumulator holds before an instruction, if it is the same on all paths to it. */
 struct before {
     uint32_t a;
     uint8_t reached, known;
@@ -109,8 +109,8 @@ static void reach(struct before *to, uint32_t a, uint8_t known) {
         to->known = 0;
 }
 
-/* Whether some way through the program, with this number, ends in a signal. Jumps go forward alone, so once over it is enough. What was
- * loaded from the arguments, the scratch memory or X counts as anything. */
+/* Whether some path through the program, for this call number, ends in a signal. Jumps only go forward, so one pass is enough. Values
+ * loaded from the arguments, the scratch memory or X may be anything. */
 static int kills(const struct sock_filter *f, size_t n, uint32_t number, struct before *before) {
     memset(before, 0, (n + 1) * sizeof *before);
     before[0].reached = 1;
@@ -124,7 +124,7 @@ static int kills(const struct sock_filter *f, size_t n, uint32_t number, struct 
         case BPF_RET:
             a = BPF_RVAL(code) == BPF_K ? k : known ? a : SECCOMP_RET_KILL_THREAD;
             if ((int32_t)(a & SECCOMP_RET_ACTION_FULL) < (int32_t)SECCOMP_RET_ERRNO)
-                return 1; /* as the kernel orders them: kill process, kill thread, trap */
+                return 1; /* in the kernel's order, below ERRNO: kill process, kill thread, trap */
             continue;
         case BPF_JMP:
             if (BPF_OP(code) == BPF_JA) {
@@ -152,7 +152,7 @@ static int kills(const struct sock_filter *f, size_t n, uint32_t number, struct 
         case BPF_MISC:
             known = known && BPF_MISCOP(code) == BPF_TAX;
             break;
-        default: /* what goes to X or the scratch memory */
+        default: /* stores to X or the scratch memory */
             break;
         }
         reach(&before[i + 1], a, known);

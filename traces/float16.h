@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * float16.h - floating-point numbers of two bytes, as PyTorch and numpy keep them, from their bits.
+ * float16.h - converts 16-bit floating-point numbers, as PyTorch and numpy store them, from their bits.
  *
  *     double v = float16_value(bits);       // IEEE 754 binary16
  *     double v = bfloat16_value(bits);      // the upper half of a float
  *
- * By hand: compilers before GCC 12 have no type for either. Pure.
+ * Done by hand, as compilers before GCC 12 have no type for either. Pure functions.
  */
 #ifndef PROBING_TRACES_FLOAT16_H
 #define PROBING_TRACES_FLOAT16_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hash.h - FNV-1a: a hash of bytes that is the same everywhere and always, also in what is kept in files.
+ * hash.h - FNV-1a: a hash of bytes that is the same on every machine and in every version, so that files may store it.
  *
  *     uint64_t h = hash_text(HASH_START, path);
  *     h = hash_bytes(h, &size, sizeof size);
@@ -14,7 +14,7 @@
 
 #define HASH_START 0xcbf29ce484222325u
 
-/* One step: a byte, or where few steps are enough, a word. */
+/* One step of the hash. v is a byte, or a whole word where fewer steps are enough. */
 static inline uint64_t hash_step(uint64_t h, uint64_t v) {
     return (h ^ v) * 0x100000001b3u;
 }
@@ -29,7 +29,7 @@ static inline uint64_t hash_text(uint64_t h, const char *s) {
     return hash_bytes(h, s, strlen(s));
 }
 
-/* The upper bits of what FNV-1a gives say little of the last bytes: these of all. */
+/* Mixes a hash so that its upper bits depend on all bytes; FNV-1a's upper bits depend little on the last ones. */
 static inline uint64_t hash_spread(uint64_t h) {
     return (h ^ h >> 29) * 0xbf58476d1ce4e5b9u;
 }

@@ -9,18 +9,18 @@
 #include "hash.h"
 #include "merge.h"
 
-#define DEPTH_MAX   256     /* functions and blocks within each other; more is damage, */
-#define ENTRIES_MAX 5000000 /* as are more entries of a compilation unit */
-#define PLACES_MAX  400000  /* of functions that are kept, 48 bytes each */
-#define SEVERAL     3       /* questions about a unit, from which on its functions are listed */
+#define DEPTH_MAX   256     /* most nesting of functions and blocks; more means a damaged file */
+#define ENTRIES_MAX 5000000 /* most entries of a compilation unit; more means damage, too */
+#define PLACES_MAX  400000  /* most places of functions that are kept, 48 bytes each */
+#define SEVERAL     3       /* look-ups in a unit until its functions are listed */
 
 /* ---- the compilation unit of an address ---- */
 
 struct unit {
-    Dwarf_Addr low, high; /* as the module has them */
+    Dwarf_Addr low, high; /* as in the module's address space */
     Dwarf_Die *die;       /* libdwfl's */
 };
-/* A module of which .debug_aranges does not tell all (clang writes none): what its compilation units say of themselves. */
+/* The compilation units of a module, from their own ranges, for modules whose .debug_aranges is incomplete (clang writes none). */
 struct units {
     struct units *next;
     Dwfl_Module *mod;
@@ -28,24 +28,24 @@ struct units {
     struct unit *v; /* ascending */
     size_t n;
 };
-/* Where a function of a unit lies, or a piece of it. */
+/* The address range of a function of a unit, or of a piece of it. */
 struct place {
     Dwarf_Addr low, high; /* as in the file */
     Dwarf_Die die;
 };
-/* The functions of a unit: from its first entry on they would be gone through for each address. */
+/* The functions of a unit, sorted. Without such a list, each look-up would walk the unit's entries from the first one. */
 struct listed {
     struct listed *next;
-    const void *unit; /* its entry: libdw's address of it */
+    const void *unit; /* its key: the address of its entry in libdw */
     unsigned asked;
-    struct place *v;  /* by low; NULL: not listed yet */
-    Dwarf_Addr *most; /* of each, the highest `high` up to there */
+    struct place *v;  /* sorted by low; NULL: not listed yet */
+    Dwarf_Addr *most; /* the highest `high` of the places up to each */
     size_t n;
 };
 #define LISTS 1024 /* chains */
 struct inlined {
     struct units *units;
-    struct listed *listed[LISTS]; /* by unit */
+    struct listed *listed[LISTS]; /* by unit (hash table) */
     size_t places;                /* in all of them */
 };
 
@@ -130,8 +130,8 @@ int inlined_is_worth(const char *path) {
 }
 
 /*
- * Calls `each` for the outermost functions and blocks within an entry, those of its namespaces too, with how deep they are; until one call
- * returns other than 0, which it returns then. 1: there are more entries than may be looked at, *left.
+ * Calls `each` for the outermost functions and blocks within an entry, including those in its namespaces, and passes their depth. Stops
+ * when a call returns other than 0, and returns that. Returns 1 when it has used up *left, the number of entries that may be looked at.
  */
 static int functions_in(Dwarf_Die *die, int depth, size_t *left,
                         int (*each)(void *arg, Dwarf_Die *function, int depth), void *arg) {
@@ -159,7 +159,7 @@ static int functions_in(Dwarf_Die *die, int depth, size_t *left,
         }
         if (rc == 0 && *left == 0)
             rc = 1;
-        /* a damaged file's entries may lead back, or to the same ones again and again */
+        /* entries of a damaged file may lead back, or to the same ones again and again */
     } while (rc == 0 && (*left)-- && dwarf_siblingof(&child, &next) == 0 && next.addr > child.addr);
     return rc;
 }
@@ -171,7 +171,7 @@ struct search {
     size_t left; /* entries that may still be looked at */
 };
 
-/* Keeps the function if it is inlined and at the address, and goes on within it. 1: no other one has to be asked. */
+/* Keeps the function if it is inlined and contains the address, and searches within it. Returns 1 when no other function has to be asked. */
 static int search_in(void *arg, Dwarf_Die *function, int depth) {
     struct search *s = arg;
 
@@ -183,7 +183,7 @@ static int search_in(void *arg, Dwarf_Die *function, int depth) {
     return 1;
 }
 
-/* The inlined functions at the address. libdw's dwarf_getscopes() knows none whose source is another unit's (-flto). */
+/* Finds the inlined functions at the address. libdw's dwarf_getscopes() misses those whose source is in another unit (-flto). */
 static void search_unit(struct search *s, Dwarf_Die *unit) {
     functions_in(unit, 0, &s->left, search_in, s);
 }
@@ -198,7 +198,7 @@ static int by_place(const void *x, const void *y) {
                                : a->high > b->high;
 }
 
-/* Lists the function. 0; -1: the unit's are not to be listed (too many, no memory). */
+/* Adds the function to the list. Returns 0, or -1 when the unit cannot be listed (too many functions, no memory). */
 static int list_function(void *arg, Dwarf_Die *function, int depth) {
     struct listed *l = arg;
     struct place p = {.die = *function};
@@ -231,7 +231,7 @@ static int make_list(struct listed *l, Dwarf_Die *unit) {
     return 0;
 }
 
-/* The list of a unit that is asked about again and again, or NULL. */
+/* Returns the list of a unit that has been asked about several times, or NULL. */
 static const struct listed *list_of(struct inlined *t, Dwarf_Die *unit) {
     struct listed **chain =
         &t->listed[hash_bytes(HASH_START, &unit->addr, sizeof unit->addr) % LISTS];
@@ -251,9 +251,9 @@ static const struct listed *list_of(struct inlined *t, Dwarf_Die *unit) {
     return l->v ? l : NULL;
 }
 
-/* As search_unit(): of several functions at the address it is the first in the file. */
+/* Does what search_unit() does. Of several functions at the address it takes the first in the file. */
 static void search_listed(struct search *s, const struct listed *l) {
-    size_t lo = ARRAY_BEFORE(i, l->n, l->v[i].low <= s->addr); /* the first that begins after it */
+    size_t lo = ARRAY_BEFORE(i, l->n, l->v[i].low <= s->addr); /* first place beginning after it */
     const struct place *found = NULL;
 
     for (; lo > 0 && l->most[lo - 1] > s->addr; lo--)
@@ -272,7 +272,7 @@ static const char *name_of(Dwarf_Die *die) {
     return name ? name : dwarf_diename(die);
 }
 
-/* Where the function that this entry is inlined into calls it; what is not said stays as it is. */
+/* Stores where the function that this entry was inlined into calls it; what the entry does not tell is left unchanged. */
 static void call_place(Dwarf_Die *die, struct inlined_frame *out) {
     Dwarf_Attribute a;
     Dwarf_Word file = 0, line = 0;

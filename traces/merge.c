@@ -19,7 +19,7 @@ enum merge_owner merge_owner(const char *path) {
     return MERGE_PROGRAM;
 }
 
-/* Where the program's own frames begin, when the agent's code is the innermost; else 0. */
+/* Index of the first frame of the program itself when the innermost frames are the agent's; else 0. */
 static size_t skip_agent(const struct merge_native *nat, size_t nn) {
     size_t i = 0;
 

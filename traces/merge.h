@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * merge.h - one call stack out of a thread's Python frames and its native frames.
+ * merge.h - merges a thread's Python frames and its native frames into one call stack.
  *
  * CPython's eval loop is a C function. Each of its native frames runs a group of Python frames: the
- * entry frame that the loop was called for, and those that it went on to without recursing (3.11
+ * entry frame that the loop was called for, and the frames that it entered without recursing (3.11
  * and later; before, each Python frame has a native frame of its own). So, innermost first:
  *
  *     native   memcpy  array_add  EVAL  PyObject_Call  EVAL         main
@@ -16,11 +16,11 @@
  * frame is ever dropped: groups left over stay next to their neighbours. An eval frame left over
  * stays as the native frame that it is.
  *
- * A greenlet's Python frames end at its own outermost one; the native frames outside of it are those of whoever started it. So
- * where code that switches stacks (MERGE_SWITCH) called an eval loop, and there are enough loops inside, it is the outer end.
+ * A greenlet's Python frames end at its own outermost frame; the native frames outside of it belong to the code that started it.
+ * So where code that switches stacks (MERGE_SWITCH) called an eval loop, and there are enough loops inside, that is the outer end.
  *
- * The agent's own frames (MERGE_AGENT: it stands between a caller and PyTorch, and waits while a trigger's stacks are taken) are
- * left out, as those of the eval loop are; so are those of the C library that it has called, at the inner end. Pure functions.
+ * The agent's own frames (MERGE_AGENT) are left out, as those of the eval loop are: the agent stands between a caller and PyTorch,
+ * and waits while a trigger's stacks are taken. At the inner end, frames of the C library called by it are left out too. Pure functions.
  */
 #ifndef PROBING_TRACES_MERGE_H
 #define PROBING_TRACES_MERGE_H
@@ -30,7 +30,7 @@
 
 struct merge_python {
     uint32_t frame;
-    int entry; /* native code called it: the last of its group */
+    int entry; /* called by native code: the last frame of its group */
 };
 
 enum merge_owner { MERGE_PROGRAM, MERGE_AGENT, MERGE_LIBC, MERGE_SWITCH };
@@ -41,11 +41,11 @@ struct merge_native {
     enum merge_owner owner;
 };
 
-/* Whose code a mapped file is, by its path (NULL: not known). */
+/* Tells whose code a mapped file is, by its path (NULL: not known). */
 enum merge_owner merge_owner(const char *path);
 
-/* Both lists innermost first; `cut`: the outer part of either is missing. Writes at most np + nn
- * frames to out, innermost first, and returns how many. */
+/* Merges both lists, innermost first. `cut`: the outer part of either is missing. Writes at most np
+ * + nn frames to out, innermost first, and returns how many. */
 size_t merge_stacks(const struct merge_python *py, size_t np, const struct merge_native *nat,
                     size_t nn, int cut, uint32_t *out);
 

@@ -7,13 +7,13 @@
 
 #include "symbol.h"
 
-/* Names found already, by address: libdw searches a symbol table from end to end, and the threads of a pool
- * all stand at the same places. */
+/* Names found already, by address: libdw searches a symbol table linearly, and the threads of a
+ * pool are all at the same addresses. */
 #define NAMES 4096
 struct known {
     uint64_t address;
     struct native_name name;
-    int sought; /* the next two are there */
+    int sought; /* the next two are valid */
     struct inlined_frame *functions;
     size_t nfunctions;
 };
@@ -73,7 +73,7 @@ static void find(struct native_names *t, uint64_t address, struct native_name *o
     out->offset = offset;
 }
 
-/* NULL without memory. */
+/* Returns NULL without memory. */
 static struct known *known_at(struct native_names *t, uint64_t address) {
     struct known **slot = &t->known[(address * 0x9e3779b97f4a7c15u) >> 52];
 

@@ -12,7 +12,7 @@
 
 #define LINKS_MAX 16
 
-/* What lies at `name`, without entering it: O_PATH opens nothing and mounts nothing. */
+/* Opens `name` for inspection only: O_PATH neither opens the file itself nor triggers a mount. Returns the descriptor or -errno. */
 static int look(int at, const char *name, struct stat *st) {
     struct statfs fs;
     int fd = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -29,7 +29,7 @@ static int look(int at, const char *name, struct stat *st) {
     return err ? err : fd;
 }
 
-/* The last part: opened by its name, and still what was checked. */
+/* Opens the last part of the path, by its name, and verifies that it is still the file that was checked. */
 static int open_last(int at, const char *name, const struct stat *seen) {
     struct stat st;
     int fd = S_ISREG(seen->st_mode)

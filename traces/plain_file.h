@@ -4,9 +4,9 @@
  *
  *     int fd = plain_file_open("/usr/lib/libx.so");   // or -errno
  *
- * Whoever wrote the trace chose the name. So each part of it is checked before it is entered or opened: only a regular file
- * of an ordinary file system is, no device, FIFO or file of /proc and /sys (to open some is to do something), and nothing is
- * mounted for it.
+ * The name is not trusted, since whoever wrote the trace chose it. So each part of the path is checked before it is entered or
+ * opened. Only a regular file of an ordinary file system is opened: no device, FIFO or file of /proc and /sys (opening some of
+ * them has side effects), and no automount is triggered.
  */
 #ifndef PROBING_TRACES_PLAIN_FILE_H
 #define PROBING_TRACES_PLAIN_FILE_H
@@ -16,7 +16,7 @@
 
 int plain_file_open(const char *path);
 
-/* The n bytes at off of an open file; *have: as many of them as there are, or could be read before an error. 0 or -errno. */
+/* Reads n bytes at off of an open file. *have: number of bytes read, fewer at the end of the file or before an error. Returns 0 or -errno. */
 int plain_file_read(int fd, uint64_t off, void *buf, size_t n, size_t *have);
 
 #endif

@@ -15,7 +15,7 @@
 
 /* ---- mappings ---- */
 
-/* The number at p, and what must stand behind it. What comes then; NULL: it is none. sscanf() takes ten times as long. */
+/* Parses a number at p that must be followed by the character `after`. Returns the position behind that, or NULL. sscanf() takes ten times as long. */
 static char *map_number(char *p, unsigned base, char after, uint64_t *out) {
     char *from = p;
 
@@ -46,7 +46,7 @@ int proc_map_line(char *line, struct proc_map *m) {
     if (!(p = map_number(p + n + 1, 16, ' ', &m->offset)) ||
         !(p = map_number(p, 16, ':', &device)) || !(p = map_number(p, 16, ' ', &device)))
         return -EBADMSG;
-    char *end = p + strspn(p, "0123456789"); /* of anonymous memory the line may end there */
+    char *end = p + strspn(p, "0123456789"); /* the line of anonymous memory may end here */
     if (!map_number(p, 10, *end, &m->inode) || (*end && *end != ' '))
         return -EBADMSG;
     p = end + strspn(end, " ");
@@ -59,7 +59,7 @@ int proc_map_line(char *line, struct proc_map *m) {
     return 0;
 }
 
-/* The text is changed. */
+/* Parses all lines; modifies the text. */
 static int take_lines(char *text, struct proc_maps *out) {
     char *next = text, *line;
     int rc = 0;
@@ -86,10 +86,10 @@ int proc_maps_parse(const char *text, struct proc_maps *out) {
     return rc;
 }
 
-/* The lines, to be freed; "": there are none. 0 or -errno. */
+/* Reads the lines of a thread's maps file; *text must be freed, and is "" when there are none. Returns 0 or -errno. */
 static int text_of(pid_t pid, pid_t tid, char **text) {
     char name[64];
-    char page[4096]; /* the kernel gives as much at a time, stdio takes a quarter */
+    char page[4096]; /* the kernel returns this much per read; stdio's default is a quarter */
     size_t len = 0;
     FILE *f;
 
@@ -112,7 +112,7 @@ static int text_of_process(pid_t pid, char **text) {
     int rc = text_of(pid, pid, text);
     ssize_t n = rc == 0 && !**text ? proc_tids(pid, &tids) : 0;
 
-    /* A main thread that has ended has no memory, those that go on have it. */
+    /* A main thread that has ended has no memory; the threads that go on still have it. */
     for (ssize_t i = 0; i < n && rc == 0 && !**text; i++) {
         char *other;
         if (text_of(pid, tids[i], &other) < 0)
@@ -195,7 +195,7 @@ int proc_has_mapped(pid_t pid, const char *part) {
     return found ? found : rc;
 }
 
-/* Since Linux 6.11 one mapping can be asked for (linux/fs.h): lines of all take a millisecond of a process that has loaded PyTorch. */
+/* Since Linux 6.11 the kernel can be asked for single mappings (linux/fs.h): reading all lines takes a millisecond for a process that has loaded PyTorch. */
 struct map_query {
     uint64_t size, flags, addr;
     uint64_t start, end, vma_flags, page_size, offset, inode;
@@ -203,8 +203,8 @@ struct map_query {
     uint64_t name, build_id;
 };
 #define MAP_QUERY        _IOWR('f', 17, struct map_query)
-#define MAP_QUERY_SHARED 0x08 /* of these alone */
-#define MAP_QUERY_NEXT   0x10 /* at the address or behind it */
+#define MAP_QUERY_SHARED 0x08 /* only shared mappings */
+#define MAP_QUERY_NEXT   0x10 /* at the address or the next one */
 #define MAP_QUERY_FILE   0x20
 
 int proc_has_shared(pid_t pid, const char *part) {
@@ -226,7 +226,7 @@ int proc_has_shared(pid_t pid, const char *part) {
         close(fd);
     if (found)
         return 1;
-    /* Not known to this kernel, or the main thread has ended: from the lines. */
+    /* The kernel lacks this ioctl, or the main thread has ended: search the lines instead. */
     return fd >= 0 && rc == -ENOENT ? 0 : proc_has_mapped(pid, part);
 }
 
@@ -244,7 +244,7 @@ ssize_t proc_file(pid_t pid, pid_t tid, const char *name, char *buf, size_t n) {
     fd = open(path, O_RDONLY | O_CLOEXEC);
     errno = fd < 0 ? errno : 0;
     r = (ssize_t)proc_read_fd(fd, buf, n);
-    r = r == 0 ? -errno : r; /* none, and no error: it is empty */
+    r = r == 0 ? -errno : r; /* 0 bytes without an error: the file is empty */
     if (fd >= 0)
         close(fd);
     return r;
@@ -283,7 +283,7 @@ long proc_filters(pid_t pid, pid_t tid) {
     char buf[32];
     int mode = proc_status(pid, tid, "Seccomp", buf, sizeof buf) < 0 ? 0 : atoi(buf);
 
-    if (mode < 2) /* strict, where it is 1 */
+    if (mode < 2) /* 1 is strict mode */
         return -mode;
     return proc_status(pid, tid, "Seccomp_filters", buf, sizeof buf) < 0 ? -2 : atol(buf);
 }
@@ -343,7 +343,7 @@ int proc_task(pid_t pid, pid_t tid, char *name, size_t n, char *state) {
     if (r < 0)
         return (int)r;
     open_ = strchr(all, '(');
-    close_ = strrchr(all, ')'); /* a thread's name can hold one */
+    close_ = strrchr(all, ')'); /* a thread's name may contain ')' */
     if (!open_ || !close_ || close_ < open_ || close_[1] != ' ')
         return -EBADMSG;
     *close_ = 0;
@@ -448,11 +448,11 @@ int proc_environ(pid_t pid, const char *var, char *buf, size_t n) {
 
 /* ---- memory ---- */
 
-/* The part of proc_image() that a thread's memory tells. */
+/* The part of proc_image() that is read from a thread's memory. */
 static int program_of(pid_t pid, pid_t tid, uint64_t *id) {
     uint64_t auxv[128] = {0}, random[2] = {0}, h = HASH_START;
     ssize_t r = proc_file(pid, tid, "auxv", (char *)auxv, sizeof auxv);
-    int rc = r < 0 ? (int)r : -ESRCH; /* in the middle of an exec there is none */
+    int rc = r < 0 ? (int)r : -ESRCH; /* there is none in the middle of an exec */
 
     for (size_t i = 0; r > 0 && i + 1 < sizeof auxv / sizeof *auxv && auxv[i] != AT_NULL; i += 2) {
         if (auxv[i] == AT_RANDOM)
@@ -471,7 +471,7 @@ int proc_image(pid_t pid, uint64_t id[2]) {
     if (rc < 0)
         return rc == -ENOENT ? -ESRCH : rc;
     rc = program_of(pid, pid, &id[1]);
-    /* A main thread that has ended, or that another's exec has ended, has no memory. */
+    /* The main thread has no memory when it has ended, or when the exec of another thread has ended it. */
     n = rc == -ESRCH ? proc_tids(pid, &tids) : 0;
     for (ssize_t i = 0; i < n && rc < 0; i++)
         rc = tids[i] != pid ? program_of(pid, tids[i], &id[1]) : rc;
@@ -479,7 +479,7 @@ int proc_image(pid_t pid, uint64_t id[2]) {
     return rc;
 }
 
-/* "running"; "NR ARG ARG ARG ARG ARG ARG SP PC"; or "-1 SP PC". */
+/* The text is "running"; "NR ARG ARG ARG ARG ARG ARG SP PC"; or "-1 SP PC". */
 int proc_call(const char *text, struct proc_call *out) {
     char *end, *pc = strrchr(text, ' '), *sp = pc;
     *out = (struct proc_call){.number = strtol(text, &end, 10)};

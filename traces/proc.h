@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * proc.h - what /proc says of a process, another one or our own: its mappings, threads, state, credentials, memory; and the text of
- * a small file. For the agent, the writer, the tools and libprobing-inspect alike.
+ * proc.h - what /proc tells about a process, our own or another: its mappings, threads, state, credentials and memory; also reads
+ * the text of a small file. Shared by the agent, the writer, the tools and libprobing-inspect.
  *
  *     struct proc_maps maps;
  *     proc_maps_read(pid, &maps);
@@ -25,7 +25,7 @@
 
 /* ---- small files, of /proc and /sys ---- */
 
-/* The file's bytes from fd, as many as fit, and a NUL. Returns how many. */
+/* Reads the file at fd from its start, as many bytes as fit, and adds a NUL. Returns the number of bytes. */
 static inline size_t proc_read_fd(int fd, char *buf, size_t n) {
     size_t have = 0;
     for (ssize_t r = 1; fd >= 0 && r > 0 && have + 1 < n; have += r > 0 ? (size_t)r : 0)
@@ -34,7 +34,7 @@ static inline size_t proc_read_fd(int fd, char *buf, size_t n) {
     return have;
 }
 
-/* The same of a file that is opened for it; 0 bytes also when it cannot be. */
+/* Opens the file and reads it likewise; returns 0 also when it cannot be opened. */
 static inline size_t proc_read_file(const char *path, char *buf, size_t n) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t have = proc_read_fd(fd, buf, n);
@@ -43,7 +43,7 @@ static inline size_t proc_read_file(const char *path, char *buf, size_t n) {
     return have;
 }
 
-/* Where field n (proc(5), from 3 on) of the text of a /proc/PID/stat begins; NULL: there is no such field. */
+/* Returns where field n (as in proc(5), from 3 on) begins in the text of a /proc/PID/stat, or NULL when there is no such field. */
 static inline char *proc_stat_field(char *stat, int n) {
     char *p = strrchr(stat, ')'); /* the name in field 2 may hold anything */
     for (int field = 2; p && field < n; field++)
@@ -51,7 +51,7 @@ static inline char *proc_stat_field(char *stat, int n) {
     return p ? p + 1 : NULL;
 }
 
-/* Where in the text stands what is behind `name` and some of the characters `between` at the start of a line; NULL: no line has it. */
+/* Finds the line that starts with `name` and at least one of the characters `between`; returns what follows them, or NULL. */
 char *proc_value(const char *text, const char *name, const char *between);
 
 /* ---- mappings ---- */
@@ -67,12 +67,12 @@ struct proc_maps {
     struct proc_map *v; /* ascending */
     size_t n;
 };
-int proc_maps_read(pid_t pid, struct proc_maps *out); /* proc_maps_free() in the end */
-/* One line of /proc/PID/maps, which is changed and has the path. 0 or -EBADMSG. No memory is taken. */
+int proc_maps_read(pid_t pid, struct proc_maps *out); /* release by proc_maps_free() */
+/* Parses one line of /proc/PID/maps. The line is modified, and m->path points into it. Returns 0 or -EBADMSG. Allocates no memory. */
 int proc_map_line(char *line, struct proc_map *m);
-/* All, from lines of that form. */
+/* Parses all lines of a text in that form. */
 int proc_maps_parse(const char *text, struct proc_maps *out);
-/* Appends a copy of *map: in ascending order. */
+/* Appends a copy of *map. Call it in ascending order of addresses. */
 int proc_maps_add(struct proc_maps *maps, const struct proc_map *map);
 void proc_maps_free(struct proc_maps *maps);
 /* The mapping that holds addr, or NULL. */
@@ -80,67 +80,67 @@ const struct proc_map *proc_maps_at(const struct proc_maps *maps, uint64_t addr)
 /* The first mapping (offset 0) of a file whose base name is `name`, or, when `name` ends in '*',
  * begins with it. NULL when there is none. */
 const struct proc_map *proc_maps_library(const struct proc_maps *maps, const char *name);
-/* 1: the process has mapped a file with this in its path; 0: it has not; -errno: its mappings cannot be read, -ESRCH: it has none. */
+/* Returns 1 when the process has mapped a file whose path contains `part`, else 0; -errno when its mappings cannot be read, -ESRCH: it has none. */
 int proc_has_mapped(pid_t pid, const char *part);
-/* The same of files that it has mapped to share them with others: faster. */
+/* The same, for files mapped MAP_SHARED only: faster. */
 int proc_has_shared(pid_t pid, const char *part);
 
 /* ---- state, threads, ids ---- */
 
-/* One field of /proc/PID/status or, with tid, of that thread: "Uid", "Seccomp", "SigIgn" ... The text
- * after the colon and the blanks. -ENOENT: there is no such field. */
+/* Reads one field of /proc/PID/status or, with tid, of that thread's: "Uid", "Seccomp", "SigIgn"
+ * ... Stores the text after the colon and the blanks. -ENOENT: there is no such field. */
 int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n);
-/* The first number in it, in base 10 or, of signals, 16; 0 also where there is no such field. */
+/* Returns the first number in such a field, in base 10, or 16 for sets of signals; 0 also when there is no such field. */
 uint64_t proc_status_number(pid_t pid, pid_t tid, const char *field, int base);
-/* Under how many seccomp filters it is: 0 of none, -1 of seccomp's strict mode, -2 where there are some and the kernel does not say how
- * many (before Linux 5.9). */
+/* Returns the number of seccomp filters; 0: none; -1: seccomp's strict mode; -2: there are some, but the kernel does not tell how many
+ * (before Linux 5.9). */
 long proc_filters(pid_t pid, pid_t tid);
-/* The id that the thread (0: the process) has in its own pid namespace; `tid` or `pid` where that is not known. */
+/* Returns the id of the thread (0: of the process) in its own pid namespace, or `tid` or `pid` itself where that is not known. */
 pid_t proc_own_id(pid_t pid, pid_t tid);
-/* The kernel's number for the time since it was started, "" where it is not known. */
+/* Stores the kernel's id of the current boot; "" when it is not known. */
 void proc_boot_id(char *buf, size_t n);
-/* Whether that is this one. It is read once: a question to one process asks ten times. */
+/* Whether `id` is the current boot's. The id is read once and kept, as some callers ask ten times. */
 int proc_is_boot(const char *id);
-/* The number of its namespace of this kind ("pid", "mnt"), with pid 0 of our own; 0: not known. */
+/* Returns the inode number of the process's namespace of this kind ("pid", "mnt"), of our own with pid 0; 0: not known. */
 uint64_t proc_namespace(pid_t pid, const char *kind);
-/* Whether both see the same of what it has; yes where that is not known. */
+/* Whether the process is in our own namespace of this kind; also true when that is not known. */
 int proc_same_namespace(pid_t pid, const char *kind);
-/* The name and state letter ('R', 'S', 'D', 'T', 't', 'Z', 'X') of the thread or, with tid 0, of the process. */
+/* Stores the name and state letter ('R', 'S', 'D', 'T', 't', 'Z', 'X') of the thread or, with tid 0, of the process. */
 int proc_task(pid_t pid, pid_t tid, char *name, size_t n, char *state);
-/* When it began, in clock ticks since the machine did: of two processes with one pid that is not the same. */
+/* Stores the start time in clock ticks since boot: it differs between two processes that had the same pid. */
 int proc_began(pid_t pid, uint64_t *ticks);
-/* And its state letter, by one reading. */
+/* The same, and the state letter, from one reading. */
 int proc_began_as(pid_t pid, uint64_t *ticks, char *state);
-/* Whether it has ended: nobody has asked for it yet (a zombie), or it is just going. */
+/* Whether the process has ended: a zombie that nobody has waited for, or dead. */
 static inline int proc_is_over(char state) {
     return state == 'Z' || state == 'X';
 }
-/* What its file `syscall` says of a thread: 1, it sleeps in the kernel, in that system call; 0, it runs, or that is not known. */
+/* Parses /proc/.../syscall. Returns 1 when the thread sleeps in the kernel, in that system call; 0 when it runs or that is not known. */
 struct proc_call {
-    long number;            /* -1: in none */
-    uint64_t first, sp, pc; /* argument; registers as it went in */
+    long number;            /* -1: not in a system call */
+    uint64_t first, sp, pc; /* first argument; registers at entry */
 };
 int proc_call(const char *text, struct proc_call *out);
-/* Whether the process, or the thread with this id, is there and has not ended. */
+/* Whether the process, or the thread with this id, exists and has not ended. */
 int proc_is_running(pid_t pid);
-/* Thread ids, ascending; *out is malloc()ed, or NULL. Returns how many, or -errno: -ESRCH, it is gone. */
+/* Lists the thread ids, ascending; *out is malloc()ed, or NULL. Returns how many, or -errno: -ESRCH, the process is gone. */
 ssize_t proc_tids(pid_t pid, pid_t **out);
-/* The file of that name in /proc/PID/task/TID or, with tid 0, in /proc/PID: its first n - 1 bytes, ended by NUL. How many, or -errno. */
+/* Reads the file of that name in /proc/PID/task/TID or, with tid 0, in /proc/PID: its first n - 1 bytes and a NUL. Returns the length, or -errno. */
 ssize_t proc_file(pid_t pid, pid_t tid, const char *name, char *buf, size_t n);
-/* What /proc/PID/NAME points to ("cwd", "exe", "ns/mnt"). */
+/* Stores what the link /proc/PID/NAME points to ("cwd", "exe", "ns/mnt"). */
 int proc_link(pid_t pid, const char *name, char *buf, size_t n);
-/* A variable of the process's initial environment. -ENOENT. */
+/* Stores a variable of the process's initial environment. -ENOENT: it is not set. */
 int proc_environ(pid_t pid, const char *name, char *buf, size_t n);
 
 /* ---- memory ---- */
 
 /*
- * Which program it runs: [0] is the process (when it began), [1] changes at every exec: a hash of what the kernel told the
- * program at its start (auxv), 16 random bytes of it included. 0 or -errno.
+ * Identifies the program that the process runs. id[0] identifies the process (its start time); id[1] changes at every exec: it is a hash of
+ * what the kernel told the program at its start (auxv), 16 random bytes included. Returns 0 or -errno.
  */
 int proc_image(pid_t pid, uint64_t id[2]);
 
-/* Memory of the process (process_vm_readv): all n bytes or -EFAULT. */
+/* Reads or writes memory of the process (process_vm_readv): all n bytes, or -EFAULT. */
 int proc_read(pid_t pid, uint64_t addr, void *buf, size_t n);
 int proc_write(pid_t pid, uint64_t addr, const void *buf, size_t n);
 

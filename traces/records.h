@@ -71,7 +71,7 @@ struct trace_record {
     enum trace_kind kind;
     uint8_t id;
     uint8_t nfields;
-    uint32_t vars, refs; /* bits: fields that are bytes or a list; fields that have a dictionary */
+    uint32_t vars, refs; /* bit i: field i is bytes or a list; field i refers to a dictionary */
     struct trace_field fields[TRACE_MAX_FIELDS];
 };
 
@@ -82,7 +82,7 @@ const struct trace_record *trace_record_by_name(const char *name);
 /* Name and one-line description of a loss reason (0..TRACE_NLOST-1); "" when unused. */
 const char *trace_lost_name(unsigned index);
 const char *trace_lost_doc(unsigned index);
-/* The table's text form as stored in block 0 (static storage). One line a record:
+/* The table's text form as stored in block 0 (static storage). One line per record:
  *   16 sample DATA ts:TUS tid:D stack:REF>stack ... */
 const char *trace_schema_text(void);
 

@@ -7,8 +7,8 @@
 
 #include "block.h"
 
-/* All T and TUS fields of a record type share one previous time; it lives behind the last field a
- * record can have a difference for (records have fewer than TRACE_MAX_FIELDS fields). */
+/* All T and TUS fields of a record type share one previous time. Its slot is the last one of prev,
+ * which no field uses (records have fewer than TRACE_MAX_FIELDS fields). */
 #define PREV_TIME (TRACE_MAX_FIELDS - 1)
 
 #define RECORD(name, id, kind, doc)                                                                \
@@ -24,7 +24,7 @@ void trace_rows_start(struct trace_rows *r, const struct trace_block_header *h,
     r->begun = 0;
 }
 
-/* What differences are taken to; most blocks have rows of few types. */
+/* The previous values of a record type, cleared at its first row only, since most blocks have rows of few types. */
 static uint64_t *prev_of(struct trace_rows *r, unsigned id) {
     uint64_t *prev = r->prev[id];
 
@@ -101,7 +101,7 @@ int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TR
     while (r->p < r->end) {
         uint64_t id, len = 0;
         const uint8_t *p = r->p;
-        if (r->end - p >= 2 && !((p[0] | p[1]) & 0x80)) { /* nearly always: a byte each */
+        if (r->end - p >= 2 && !((p[0] | p[1]) & 0x80)) { /* nearly always one byte each */
             id = p[0];
             len = p[1];
             p += 2;
@@ -135,11 +135,11 @@ int trace_rows_next(struct trace_rows *r, uint64_t want, struct trace_value v[TR
     return 0;
 }
 
-/* One field of a sample. `limit`: the end of the block, up to which bytes may be read in one go. NULL: the row ends inside it. */
+/* Reads one field of a sample. `limit` is the end of the block, up to which bytes may be read at once. Returns NULL when the row ends inside the field. */
 static inline const uint8_t *get_wide(const uint8_t *p, const uint8_t *end, const uint8_t *limit,
                                       uint64_t *v) {
     *v = 0;
-    if (p == end) /* an earlier writer did not have it */
+    if (p == end) /* an older writer lacked this field */
         return p;
     if (limit - p < VARINT_MAX)
         return varint_get(p, end, v);
@@ -164,7 +164,7 @@ size_t trace_samples_next(struct trace_rows *r, const struct trace_samples *to, 
         const uint8_t *end = row = p + len;
         if (id != TRACE_sample)
             continue;
-        int had[4]; /* the differences: a field that is not there does not take part in them */
+        int had[4]; /* which difference-coded fields are there; absent ones leave prev unchanged */
         for (unsigned i = 0; i < 4; i++) {
             had[i] = p != end;
             if (!(p = get_wide(p, end, limit, &x[i])))

@@ -22,7 +22,7 @@
 #define FIRST_BLOCKS 4 /* the process record is in one of them */
 #define FIRST_RAW    (1u << 20)
 #define YOUNG_S      3
-#define WAIT_TRIES   100 /* of 20 ms */
+#define WAIT_TRIES   100 /* times 20 ms */
 #define YOUNG_TRIES  25
 
 /* ---- who we are ---- */
@@ -61,16 +61,15 @@ int run_same(const struct run_id *a, const struct run_id *b) {
 
 struct seen {
     int fd;
-    int there, trace; /* there is something; it is a trace, or empty */
-    int known;        /* of a run that it names: */
+    int there, trace; /* something exists there; it is a trace or empty */
+    int known;        /* its process record was read, which gives: */
     struct run_id id;
     char host[65];
-    char
-        recording[RUN_ID]; /* which recording of which process: boot id, pid, start, first record */
+    char recording[RUN_ID]; /* process and recording: boot id, pid, start, first record */
     ino_t ino;
-    int closed; /* by its writer, or by who has finished it */
-    int busy;   /* its writer has it open */
-    int young;  /* or is about to lock it */
+    int closed; /* by its writer or a finisher: it has a seek table */
+    int busy;   /* its writer has it open, or will soon */
+    int young;  /* written just now, and its writer may be about to lock it */
 };
 
 static void copy(char *to, size_t n, const struct trace_value *v) {
@@ -129,7 +128,7 @@ static void read_blocks(struct seen *s) {
     }
 }
 
-/* Opens what lies at `path`, if it is a file of ours; close_seen() ends that. */
+/* Opens what lies at `path`, if it is a regular file, and reads who wrote it. close_seen() closes it. */
 static void see(struct seen *s, const char *path, int lock) {
     uint8_t foot[4];
     struct stat st;
@@ -143,7 +142,7 @@ static void see(struct seen *s, const char *path, int lock) {
     s->trace = st.st_size == 0;
     s->ino = st.st_ino;
     s->busy = lock && flock(s->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-    /* The last word of a closed trace: that of the seek table. */
+    /* A closed trace ends with the magic number of the seek table. */
     s->closed = st.st_size > 4 && pread(s->fd, foot, 4, st.st_size - 4) == 4 &&
                 !memcmp(foot, "\xb1\xea\x92\x8f", 4);
     read_blocks(s);
@@ -156,7 +155,7 @@ static void close_seen(struct seen *s) {
         close(s->fd);
 }
 
-/* Whether another run may take its name away. On this host the lock is the truth; elsewhere only an end is. */
+/* Whether another run may take over this name. On this host the lock tells; a trace from another host must have been closed. */
 static int is_over(const struct seen *s) {
     char host[65] = "";
     gethostname(host, sizeof host - 1);
@@ -183,14 +182,14 @@ int run_recording(const char *path, char buf[RUN_ID], uint64_t *size) {
 
 /* ---- taking a name ---- */
 
-/* NAME-2.zst, ... */
+/* Makes NAME-2.zst, NAME-3.zst, ...; for k = 1 the name itself. */
 static int nth_name(const char *file, unsigned k, char *buf, size_t n) {
     size_t len = strlen(file), end = len > 4 && !strcmp(file + len - 4, ".zst") ? 4 : 0;
     char number[16] = "";
     if (k > 1)
         snprintf(number, sizeof number, "-%u", k);
     int all = snprintf(buf, n, "%.*s%s%s", (int)(len - end), file, number, file + len - end);
-    return all < (int)n - 64 ? 0 : -ENAMETOOLONG; /* FILE.old.1000.d has to fit, too */
+    return all < (int)n - 64 ? 0 : -ENAMETOOLONG; /* FILE.old.1000.d must fit, too */
 }
 
 static int is_trace_name(const struct dirent *e) {
@@ -198,7 +197,7 @@ static int is_trace_name(const struct dirent *e) {
     return n > 4 && !strcmp(e->d_name + n - 4, ".zst");
 }
 
-/* Traces of FILE.d: how many there are; *over: none may still be written; *first: one that names its run. */
+/* Counts the traces in FILE.d. *over: none of them may still be written; *first: the run of the first one that names its run. */
 static int see_directory(const char *dir, int *over, struct run_id *first) {
     char path[PATH + 300];
     struct dirent *e;
@@ -222,7 +221,7 @@ static int see_directory(const char *dir, int *over, struct run_id *first) {
     return n;
 }
 
-/* Moves FILE and FILE.d away, together. */
+/* Moves FILE and FILE.d away, both or neither. */
 static int move_away(const char *file, const char *dir) {
     char old[PATH + 32], old_dir[PATH + 40];
     int rc = -EEXIST;
@@ -249,8 +248,8 @@ static void wait_a_little(void) {
     nanosleep(&step, NULL);
 }
 
-/* Locks the folder of FILE. Ranks that start together look one after the other: who looks holds locks that
- * look like a writer's, and moves two names. -1, or not locked: where that cannot be had they look all the same. */
+/* Locks the folder of FILE, so that ranks that start together take turns: one that looks holds locks that resemble a writer's, and renames
+ * two files. Returns -1, or an unlocked descriptor, when there is no lock to be had: the caller goes on all the same. */
 static int hold_folder(const char *file) {
     const char *slash = strrchr(file, '/');
     char dir[PATH];
@@ -262,7 +261,7 @@ static int hold_folder(const char *file) {
     return fd;
 }
 
-/* One name: RUN_FIRST, RUN_JOINED, or -EBUSY: it is somebody else's. */
+/* Tries one name. Returns RUN_FIRST, RUN_JOINED, or -EBUSY when the name belongs to another run. */
 static int try_name(const char *file, const struct run_id *me) {
     struct run_id of = {"", ""};
     struct seen s;
@@ -271,7 +270,7 @@ static int try_name(const char *file, const struct run_id *me) {
     int over, others, rc = -EBUSY, folder = hold_folder(file);
     snprintf(dir, sizeof dir, "%s.d", file);
     see(&s, file, 1);
-    /* Its writer has just begun: who it is comes with the first block. */
+    /* The writer has just begun; its first block will tell who it is. */
     for (unsigned i = 0; s.busy && !s.known && i < (s.young ? YOUNG_TRIES : WAIT_TRIES); i++) {
         close_seen(&s);
         wait_a_little();
@@ -285,11 +284,11 @@ static int try_name(const char *file, const struct run_id *me) {
     else if (run_same(&of, me))
         rc = RUN_JOINED;
     else if ((!s.there || (is_over(&s) && lstat(file, &st) == 0 && st.st_ino == s.ino)) && over &&
-             move_away(file, dir) == 0) /* what we hold the lock of, and nothing newer */
+             move_away(file, dir) == 0) /* only the file that we hold the lock of, nothing newer */
         rc = RUN_FIRST;
     close_seen(&s);
     if (folder >= 0) {
-        flock(folder, LOCK_UN); /* also where a process was forked meanwhile */
+        flock(folder, LOCK_UN); /* unlocks it also when a process forked meanwhile has a copy */
         close(folder);
     }
     return rc;
@@ -315,7 +314,7 @@ int run_take(char *file, size_t n, const struct run_id *me, void (*finish)(const
 
 /* ---- the names of its processes' traces ---- */
 
-/* A host name is the kernel's to give; in a file name only tame characters. */
+/* The kernel allows any host name; a file name gets only harmless characters. */
 static void tame(const char *host, char *out, size_t n) {
     size_t i;
     for (i = 0; host[i] && i + 1 < n; i++) {

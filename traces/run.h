@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.h - which run a trace belongs to, and which file a run writes to. The one rule, however a recording is started
+ * run.h - which run a trace belongs to, and which file a process of a run writes to. One rule for all ways to start a recording
  * (probing-record, PROBING=1, probing.enable(), an injection):
  *
- *   1. A run is its first process and all that it starts. Its identity, `run`, is HOST-PID-START of that process; what it
- *      starts inherits it (PROBING_RUN, and memory across fork). `job` is what a launcher calls a job of several nodes:
+ *   1. A run is its first process and all processes that it starts. Its identity, `run`, is HOST-PID-START of the first process;
+ *      the others inherit it (PROBING_RUN, and memory across fork). `job` is a launcher's name for a job of several nodes:
  *      TORCHELASTIC_RUN_ID, PMIX_NAMESPACE or SLURM_JOB_ID. Two traces are of one run where `run` or `job` is the same.
  *   2. The first process writes FILE, every other one of the run FILE.d/HOST[-rRANK]-PID.zst.
  *   3. What an earlier run has left under FILE and FILE.d is moved to FILE.old and FILE.old.d (.old.2, ... when
  *      those are taken). Nothing is ever deleted.
- *   4. What may still be written, or is no trace, stays: then the new run takes FILE-2 (before .zst), FILE-3, ...
- *   5. With a directory all write DIR/HOST[-rRANK]-PID.zst, and runs lie side by side.
+ *   4. A file that may still be written, or is no trace, stays; the new run takes FILE-2 (before .zst), FILE-3, ... then.
+ *   5. When FILE is a directory, all processes write DIR/HOST[-rRANK]-PID.zst, and traces of several runs lie side by side.
  *
- * Who writes a trace holds a lock (flock) on it: that is how another run knows.
+ * The writer of a trace holds a lock (flock) on it, which tells other runs that it may still be written.
  *
  *     struct run_id me;
  *     run_self(me.run, sizeof me.run);
@@ -32,34 +32,34 @@ struct run_id {
     char run[RUN_ID], job[RUN_ID]; /* "" when not known */
 };
 
-/* HOST-PID-START of the calling process: the same each time. */
+/* Stores HOST-PID-START of the calling process; always the same text for one process. */
 void run_self(char *buf, size_t n);
-/* What the launchers call the job, by env(name, buf, n): 1 when it is set; "" when none does. */
+/* Stores the launcher's name of the job, "" when none is set. Variables are read by env(name, buf, n), which returns 1 when one is set. */
 void run_job(char job[RUN_ID], int (*env)(const char *name, char *buf, size_t n));
-/* Whether both are of one run: rule 1. */
+/* Whether both belong to one run (rule 1). */
 int run_same(const struct run_id *a, const struct run_id *b);
 
-/* Which recording of which process the trace (or the copy, or the beginning of one) at `path` is, and its size. 0 or -ENOENT. */
+/* Identifies the process and the recording that wrote the trace (or a copy or the beginning of one) at `path`; stores its size. 0 or -ENOENT. */
 int run_recording(const char *path, char buf[RUN_ID], uint64_t *size);
-/* The same of an open file. */
+/* The same for an open file. */
 int run_recording_of(int fd, char buf[RUN_ID], uint64_t *size);
 
 enum { RUN_FIRST, RUN_JOINED };
 /*
- * Makes way for a run's first process. `finish`, which may be NULL, is called with each name before what lies there is judged:
- * it completes the traces of killed processes. RUN_FIRST; RUN_JOINED: FILE is of the same run, so this process writes
- * to FILE.d; -ENAMETOOLONG; -ENOSPC: no name is left. Processes that come together look one after the other (flock on the
- * folder). Blocks where another one looks, or is about to write its first block: for two seconds at most, each.
+ * Takes FILE for a run's first process. `finish`, which may be NULL, is called with each candidate name before the file there is judged: it
+ * completes the traces of killed processes. Returns RUN_FIRST; RUN_JOINED: FILE is of the same run, so this process writes to FILE.d;
+ * -ENAMETOOLONG; or -ENOSPC: no name is left. Processes that call this at the same time take turns (flock on the folder). It blocks, for at
+ * most two seconds each time, while another one looks, or is about to write its first block.
  */
 int run_take(char *file, size_t n, const struct run_id *me, void (*finish)(const char *, void *),
              void *arg);
 
-/* HOST[-rRANK]-PID: what a process's trace is named. */
+/* Makes HOST[-rRANK]-PID, the name of a process's trace. */
 void run_process_name(const char *host, int rank, unsigned pid, char *buf, size_t size);
 /*
- * The n-th choice (1, 2, ... at most RUN_TRIES) for a process's trace, where `base` is FILE, or DIR with is_dir; is_main: it
- * writes FILE itself. Makes the directory when it is missing. 0; -ENAMETOOLONG; -ENOSPC: all choices are used up; or mkdir's
- * -errno.
+ * Makes the n-th candidate (1, 2, ... at most RUN_TRIES) for the name of a process's trace. `base` is FILE, or DIR
+ * with is_dir; is_main: the process writes FILE itself. Creates the directory when it is missing. Returns 0;
+ * -ENAMETOOLONG; -ENOSPC: all candidates are used up; or mkdir's -errno.
  */
 #define RUN_TRIES 1000
 int run_trace_name(const char *base, int is_dir, const char *host, int rank, unsigned pid,

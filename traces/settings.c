@@ -42,7 +42,7 @@ const char *setting_env(enum setting_id id, char buf[SETTING_ENV]) {
     return buf;
 }
 
-/* u / unit without trailing zeros. By hand: the target's locale may write a comma. */
+/* Prints u / unit without trailing zeros. By hand, since the target's locale may use a comma. */
 static void print_decimal(uint64_t u, uint64_t unit, int places, char *buf, size_t n) {
     int len = snprintf(buf, n, "%" PRIu64 ".%0*" PRIu64, u / unit, places, u % unit);
     while (len > 0 && buf[len - 1] == '0')
@@ -51,7 +51,7 @@ static void print_decimal(uint64_t u, uint64_t unit, int places, char *buf, size
         buf[--len] = 0;
 }
 
-/* K, KB, KiB: the same power of 1024; B alone: bytes. */
+/* K, KB and KiB are the same power of 1024; B alone means bytes. */
 static int parse_bytes(const struct setting *s, const char *text, uint64_t *out) {
     static const char units[] = "KMGT";
     const char *end = text + strlen(text), *at;
@@ -71,7 +71,7 @@ static int parse_bytes(const struct setting *s, const char *text, uint64_t *out)
                                          : decimal_bounded(v * unit, s->min, s->max, 1, out);
 }
 
-/* The length of `text` without its unit; *scale: seconds one of it is; *hz: it counts them in a second. */
+/* Returns the length of `text` without its unit. *scale: seconds, or hertz, of one unit; *hz: the unit is a frequency. */
 static size_t time_unit(const char *text, double *scale, int *hz) {
     static const struct {
         const char *name;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h - which settings there are (settings.def), and whether a text is a value for one. Used by the agent and by the
- * tools, so both allow the same.
+ * settings.h - the table of settings (settings.def), and the check whether a text is a valid value for one. The agent and the
+ * tools share it, so that both accept the same values.
  *
  *     struct setting_value v;
  *     char why[SETTING_WHY];
@@ -45,24 +45,24 @@ struct setting {
 
 struct setting_value {
     uint64_t u;                  /* see enum setting_kind */
-    char text[SETTING_TEXT_MAX]; /* in the one form that config records and `probing config` have */
+    char text[SETTING_TEXT_MAX]; /* in canonical form, as in config records and `probing config` */
 };
 
-/* The row of settings.def; id is below SETTING_N. */
+/* Returns the row of settings.def; id must be below SETTING_N. */
 const struct setting *setting_at(enum setting_id id);
-/* The id of a key, with or without "probing."; -ENOENT. */
+/* Returns the id of a key, which may begin with "probing."; -ENOENT when there is no such setting. */
 int setting_find(const char *key);
-/* 0; -EINVAL, and `why` says in one line what is wrong and what is allowed. */
+/* Parses a value. Returns 0, or -EINVAL with one line in `why` that says what is wrong and what is allowed. */
 int setting_parse(enum setting_id id, const char *text, struct setting_value *out, char *why,
                   size_t n);
-/* The option -r: "100" and "100Hz" are hertz, "10ms" and "0.01s" a period. 0 or -EINVAL. */
+/* Parses the argument of option -r: "100" and "100Hz" are hertz, "10ms" and "0.01s" a period. Returns 0 or -EINVAL. */
 int setting_rate(const char *text, double min, double max, double *hz);
-/* 1 and a line for people where a good value may not be what was meant: a bare number of seconds for a rate. */
+/* Returns 1 and a hint for people when a valid value may not be what was meant: a bare number of seconds for a rate. Else 0. */
 int setting_advice(enum setting_id id, const char *text, char *buf, size_t n);
-/* "PROBING_TORCH_PROFILING". Returns buf. */
+/* Makes the name of the setting's environment variable, such as "PROBING_TORCH_PROFILING". Returns buf. */
 #define SETTING_ENV 64
 const char *setting_env(enum setting_id id, char buf[SETTING_ENV]);
-/* `why` for a key that there is not: names those that there are. */
+/* Writes a message for an unknown key into `why`; it names the existing keys. */
 void setting_unknown(const char *key, char *why, size_t n);
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * torch_events.h - the bytes of torch_calls.events, as the agent writes and the converter reads them (FORMAT.md, 5.3).
  *
- * Each event: varint (kind | arg << 4), varint dt, and what the kind says. dt: ns since the event before (the record's
- * ts before the first); for OPEN the age: ns from its beginning to the record's ts.
+ * Each event is varint (kind | arg << 4), varint dt, and what its kind adds (below). dt is the time in ns since the previous event
+ * (for the first one, since the record's ts); for OPEN it is the age: ns from the interval's beginning to the record's ts.
  */
 #ifndef PROBING_TRACES_TORCH_EVENTS_H
 #define PROBING_TRACES_TORCH_EVENTS_H
@@ -12,22 +12,22 @@ enum torch_event {
     TORCH_ENTER = 0, /* arg: name id. A forward call begins; it gets the thread's next number */
     TORCH_EXIT = 1,  /* arg: flags, TORCH_FAILED. The innermost open interval ends */
     TORCH_AGAIN =
-        2, /* as ENTER: a forward call within a backward pass (recomputed by checkpointing) */
+        2, /* like ENTER: a forward call within a backward pass (recomputed by checkpointing) */
     TORCH_BACK =
-        3, /* arg: name id; varint: next number of this thread - the call's. Its backward begins */
+        3, /* arg: name id; varint: the thread's next number minus the forward call's. Its backward begins */
     TORCH_BACK_AT =
         4,          /* arg: name id; varint tid, varint number: a forward call of another thread */
-    TORCH_SPAN = 5, /* arg: enum torch_span. It begins */
+    TORCH_SPAN = 5, /* arg: enum torch_span. Such an interval begins */
     TORCH_STEP =
         6, /* arg: enum torch_source; varint number of the step that ended, varint ns since it ended */
     TORCH_OPEN =
-        7, /* arg: the kind it began with; varint name id or span, varint call, varint tid (0: own). Began in
-                         * an earlier record and goes on; outermost first, before all other events */
+        7, /* arg: kind of the event that began it; varint name id or span, varint call, varint tid (0: own). An interval that began
+                         * in an earlier record and goes on; outermost first, before all other events */
 };
 
 enum torch_span {
     TORCH_SPAN_BACKWARD = 0,  /* a whole backward pass */
-    TORCH_SPAN_OPTIMIZER = 1, /* Optimizer.step, the outermost */
+    TORCH_SPAN_OPTIMIZER = 1, /* the outermost Optimizer.step */
     TORCH_SPAN_DATA = 2,      /* waiting for the DataLoader's next batch */
 };
 
@@ -36,13 +36,13 @@ enum torch_source {
     TORCH_BY_ROOT = 1,
     TORCH_BY_MARK = 2,
     TORCH_EVALUATION =
-        3, /* no step has ended: what was since the last end was evaluation; number: of the step that comes */
+        3, /* no step has ended: the time since the last end was evaluation; number: of the next step */
     TORCH_BY_PASS =
-        4, /* as BY_ROOT, before any backward pass, of what may be a part of the first step: a call with gradients, or one alone without */
+        4, /* as BY_ROOT, before any backward pass, for what may be part of the first step: a call with gradients, or one alone without */
     TORCH_GOES_ON =
-        5 /* the EVALUATION that ended last goes on to here: the parts of a call that is not seen (m.__call__) */
+        5 /* the EVALUATION that ended last extends to here: it is made of the parts of a call that is not seen (m.__call__) */
 };
 
-enum { TORCH_FAILED = 1 /* left by an exception */ };
+enum { TORCH_FAILED = 1 /* the call was left by an exception */ };
 
 #endif

@@ -54,7 +54,7 @@ static int add_expr(struct torch_setting *t, const char *s, size_t n) {
     return 0;
 }
 
-/* One item; *in_exprs: it may go on with exprs. */
+/* Parses one item. *in_exprs: the previous item belongs to exprs, which this one may continue. */
 static int parse_item(const char *s, size_t n, struct torch_setting *t, int *in_exprs, char *why,
                       size_t size) {
     const char *eq = memchr(s, '=', n);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_setting.h - what PROBING_TORCH_PROFILING says: on, off, a share of the steps, or key=value,...
+ * torch_setting.h - parses PROBING_TORCH_PROFILING: on, off, a share of the steps, or a list of key=value,...
  *
  *     struct torch_setting t;
  *     if (torch_setting_parse("on,rate=0.1,backward=off,exprs=loss@train,acc@train", &t, why, sizeof why)) error(why);
  *
- * exprs goes on to the next key=. Pure; used by the agent and by the tools.
+ * The value of exprs extends to the next key=. Pure; used by the agent and by the tools.
  */
 #ifndef PROBING_TRACES_TORCH_SETTING_H
 #define PROBING_TRACES_TORCH_SETTING_H
@@ -18,7 +18,7 @@
     "layer_rate=RATE (the share of modules), backward=on|off, cuda=auto|all|off and memory=auto|all|off (GPU time and memory of " \
     "calls), exprs=NAME@FUNCTION,..."
 
-/* Which calls get what takes microseconds: auto, as many as cost 0.25 % of the time (agent/base/limit.h). */
+/* For which calls the costly parts (microseconds each) are recorded; auto: as many as keep the cost at 0.25 % of the time (agent/base/limit.h). */
 enum torch_amount { TORCH_NONE, TORCH_AUTO, TORCH_ALL };
 
 struct torch_setting {
@@ -26,12 +26,12 @@ struct torch_setting {
     uint32_t rate, layer_rate; /* millionths, 1000 to 1000000 */
     int backward;
     enum torch_amount cuda, memory;
-    char exprs[512]; /* "": none said */
+    char exprs[512]; /* "": none given */
 };
 
-/* 0; -EINVAL and a line for people in `why`. "" is "on". */
+/* Parses the setting; "" is "on". Returns 0, or -EINVAL with a message for people in `why`. */
 int torch_setting_parse(const char *text, struct torch_setting *t, char *why, size_t n);
-/* The same as a check for settings.def. */
+/* The same check, with the type that settings.def needs. */
 int torch_setting_check(const char *text, char *why, size_t n);
 
 #endif

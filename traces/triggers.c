@@ -24,7 +24,7 @@ const char *trigger_name(enum trigger_kind kind) {
     return kind < TRIGGER_KINDS ? kinds[kind].name : "";
 }
 
-/* "hang", "hang:20", "hang:60s": n bytes. 0 or -EINVAL. */
+/* Parses an item of n bytes: "hang", "hang:20", "hang:60s". Returns 0 or -EINVAL. */
 static int take(const char *item, size_t n, struct triggers *t) {
     const char *colon = memchr(item, ':', n);
     size_t len = colon ? (size_t)(colon - item) : n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * triggers.h - the setting `triggers`: at what the stacks of all threads are taken, and how sensitive that is.
+ * triggers.h - the setting `triggers`: which events make the agent take the stacks of all threads, and how sensitive they are.
  *
  *     struct triggers t;
  *     if (triggers_parse("slow_step:2.5,fatal", &t, why, sizeof why)) error(why);
@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 
-#define TRIGGER_STALL 300 /* s, default */
+#define TRIGGER_STALL 300 /* default of `stall`, in seconds */
 
 /* X(name, default threshold in medians or 0) */
 #define TRIGGERS(X)                                                                                \
@@ -35,16 +35,16 @@ enum trigger_kind {
     "of a step, from 1.1 to 1000; Ns: seconds, from 1 to 86400"
 
 struct triggers {
-    unsigned on;            /* bit TRIGGER_... */
-    double slow_step, hang; /* medians of a step */
-    double stall;           /* seconds: hang:300s, for before there is a median */
+    unsigned on;            /* bit TRIGGER_...: it is on */
+    double slow_step, hang; /* thresholds, in medians of a step */
+    double stall;           /* hang:300s: threshold in seconds, for when there is no median yet */
 };
 
-/* "slow_step", ...: static. */
+/* Returns "slow_step", ...: a static string. */
 const char *trigger_name(enum trigger_kind kind);
-/* 0; -EINVAL, `why` says which part is wrong (TRIGGERS_RANGE what is allowed), *out is untouched. */
+/* Returns 0, or -EINVAL with *out unchanged and `why` saying which part is wrong (TRIGGERS_RANGE says what is allowed). */
 int triggers_parse(const char *text, struct triggers *out, char *why, size_t n);
-/* The same for settings.def. */
+/* The same check, with the type that settings.def needs. */
 int triggers_check(const char *text, char *why, size_t n);
 
 #endif

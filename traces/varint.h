@@ -34,7 +34,7 @@ static inline uint8_t *varint_put(uint8_t *p, uint64_t v) {
     return p;
 }
 
-/* Zigzag difference of two unsigned values; wraps, so that any pair can be coded. */
+/* Writes the zigzag difference of two unsigned values; it wraps, so any pair can be coded. */
 static inline uint8_t *varint_put_diff(uint8_t *p, uint64_t v, uint64_t prev) {
     return varint_put(p, zigzag((int64_t)(v - prev)));
 }
@@ -43,7 +43,7 @@ static inline uint8_t *varint_put_diff(uint8_t *p, uint64_t v, uint64_t prev) {
  * end inside it or it is longer than 10 bytes. */
 static inline const uint8_t *varint_get(const uint8_t *p, const uint8_t *end, uint64_t *v) {
     uint64_t r = 0;
-    if (p < end && !(*p & 0x80)) { /* nearly always */
+    if (p < end && !(*p & 0x80)) { /* nearly always a single byte */
         *v = *p;
         return p + 1;
     }
@@ -60,8 +60,8 @@ static inline const uint8_t *varint_get(const uint8_t *p, const uint8_t *end, ui
     return NULL;
 }
 
-/* The same where VARINT_MAX bytes may be read at p, without a branch for each byte (long varints are hard to predict); the caller checks whether
- * what it returns is still within the row. */
+/* Reads a varint as varint_get() does, where VARINT_MAX bytes are readable at p. It needs no branch per byte (the length of varints is hard
+ * to predict). The caller checks that the returned pointer is still within the row. */
 static inline const uint8_t *varint_get_wide(const uint8_t *p, uint64_t *v) {
     uint64_t w = 0, stop;
 
@@ -71,7 +71,7 @@ static inline const uint8_t *varint_get_wide(const uint8_t *p, uint64_t *v) {
     }
     memcpy(&w, p, 8);
     w = le64toh(w);
-    stop = ~w & 0x8080808080808080u; /* the last byte has no such bit */
+    stop = ~w & 0x8080808080808080u; /* the last byte of a varint has its high bit clear */
     if (!stop)
         return varint_get(p, p + VARINT_MAX, v);
     w &= (stop ^ (stop - 1)) & 0x7f7f7f7f7f7f7f7fu;

@@ -11,7 +11,7 @@ int visible_char(uint32_t c) {
         return 1;
     if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xfeff || (c & 0xfffe) == 0xfffe)
         return 0;
-    /* Marks, embeddings, overrides and isolates of bidirectional text; line and paragraph separators lie between them. */
+    /* bidirectional marks, embeddings, overrides and isolates; line and paragraph separators lie between them */
     return !(c == 0x061c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
              (c >= 0x2066 && c <= 0x2069));
 }
@@ -36,7 +36,7 @@ void visible_text(FILE *f, const char *text) {
     visible_bytes(f, text, strlen(text));
 }
 
-/* Beyond the first 65536 characters JSON's escapes are pairs of surrogates. */
+/* In JSON, escapes of characters beyond U+FFFF are pairs of surrogates. */
 static void put_escape(FILE *f, uint32_t c) {
     if (c > 0xffff)
         fprintf(f, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
