@@ -4,7 +4,7 @@
 
 /* ---- writing a group of blocks ---- */
 
-/* Announces the tails that the rings will have when the file is `len` long (internal.h): all rings,
+/* Stores in every ring the tail that it will have when the file is `len` bytes long (internal.h),
  * so that nothing is left over from a group that could not be written. */
 static void announce(struct writer *w, uint64_t len) {
     for (unsigned i = 0; i < w->live->nrings; i++) {
@@ -48,7 +48,7 @@ int writer_flush(struct writer *w) {
     }
     if (rc) {
         w->status = rc;
-        if (!w->dead) /* else the rings still hold them, for another attempt */
+        if (!w->dead) /* else the rings still hold them for another attempt */
             live_lose(w->live, TRACE_LOST_write_error, records);
     } else {
         __atomic_store_n(&l->trace_bytes, w->file.len, __ATOMIC_RELEASE);
@@ -71,7 +71,7 @@ empty:
 
 /* ---- records into blocks ---- */
 
-/* Into the dictionaries `d`; the blocks under construction belong to one epoch. */
+/* Encodes the record with the dictionaries `d`. All blocks under construction belong to one epoch, so a change of epoch flushes them first. */
 static int encode_in(struct writer *w, struct dicts *d, const struct trace_record *rec,
                      struct writer_value *v) {
     if (w->block_epoch != d->epoch) {
@@ -83,7 +83,7 @@ static int encode_in(struct writer *w, struct dicts *d, const struct trace_recor
     return encode_record(&w->enc, d, rec, v);
 }
 
-/* Whether all keys that the record names are in d. */
+/* Whether d has all keys that the record names. */
 static int all_known(const struct dicts *d, const struct trace_record *rec,
                      const struct writer_value *v) {
     TRACE_EACH(i, rec->refs) {
@@ -94,8 +94,8 @@ static int all_known(const struct dicts *d, const struct trace_record *rec,
     return 1;
 }
 
-/* The dictionaries are full: ids start again. Producers see live->epoch and define everything anew;
- * what they have sent before that still resolves in `old`. */
+/* Begins a new epoch when the dictionaries are full: ids start again. Producers see live->epoch and
+ * define everything anew; records that they sent before still resolve in `old`. */
 static int next_epoch(struct writer *w) {
     int rc = writer_flush(w);
     if (rc)
@@ -118,8 +118,8 @@ int writer_encode(struct writer *w, const struct trace_record *rec, struct write
     return rc;
 }
 
-/* Flushes when a block has grown large, begins a new epoch when the dictionaries have. Only between
- * records, when at[].pos says how far the rings have been read. */
+/* Flushes when a block has grown large; begins a new epoch when the dictionaries have. Only call it
+ * between records, when at[].pos is up to date. */
 static int check_size(struct writer *w) {
     if (w->now.entries >= w->bound)
         return next_epoch(w);
@@ -131,7 +131,7 @@ static int check_size(struct writer *w) {
 
 /* ---- rings ---- */
 
-/* A raw record's fields, checked, as values. Fields that a newer agent knows are ignored, those that an older one did not know are 0. */
+/* Checks a raw record's fields and converts them to values. Fields of a newer agent are ignored; fields that an older one lacks become 0. */
 static int raw_values(const uint64_t *raw, const struct trace_record *rec, struct writer_value *v) {
     unsigned n = ring_rec_nfields(raw), known = n < rec->nfields ? n : rec->nfields;
     uint64_t len = ring_rec_len(raw);
@@ -168,7 +168,7 @@ static void count_dropped(struct writer *w, struct ring *r) {
     }
 }
 
-/* One record. 0 taken (or lost and counted), -ENOENT must wait, else the sticky status. */
+/* Takes one record. Returns 0 when it was taken (or lost and counted), -ENOENT when it must wait, else the sticky status. */
 static int take(struct writer *w, const uint64_t *raw) {
     struct writer_value v[TRACE_MAX_FIELDS];
     unsigned type = ring_rec_type(raw);
@@ -199,11 +199,11 @@ static int take(struct writer *w, const uint64_t *raw) {
     return rc;
 }
 
-/* Reads ring i until it is empty or must wait. Records that lie before `settled` wait no longer when
- * they have waited enough. Returns how many records were taken. */
+/* Reads ring i until it is empty or must wait. Records before `settled` are given up when they have
+ * waited long enough. Returns the number of records taken. */
 static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int last, int *waits) {
     struct ring *r = live_ring(w->live, i);
-    /* Nobody writes into an orphan any more, whatever its last record is like. */
+    /* Nobody writes into an orphan any more, even if its last record is unfinished. */
     int dead = w->dead || __atomic_load_n(&r->state, __ATOMIC_ACQUIRE) == RING_ORPHAN;
     struct ring_cursor c = {.ring = r, .pos = w->at[i].pos, .dead = dead};
     uint64_t limit = w->at[i].pos + 2 * r->size; /* a fast producer must not hold us here */
@@ -230,19 +230,19 @@ static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int la
         check_size(w);
     }
     if (c.bad) {
-        /* Nothing behind this place can be trusted: skip to the head and count one. */
+        /* Nothing behind this position can be trusted: skip to the head and count one lost record. */
         live_lose(w->live, TRACE_LOST_damaged, 1);
         w->at[i].pos = __atomic_load_n(&r->head, __ATOMIC_ACQUIRE) & ~7ull;
     } else {
-        w->at[i].pos = c.pos; /* pads and, in a dead ring, unfinished records */
+        w->at[i].pos = c.pos; /* also skips pads and, in a dead ring, unfinished records */
     }
     return taken;
 }
 
-/* A key's definition was committed before the record that names it, but it may lie in a ring that this round has passed already: so go round until
- * nothing more is taken. Then a record that was there at the beginning and still names an unknown key waits for a reason: its definition lies
- * behind another one that waits, or was dropped. Only such a record is given up, in the last round. The number of rounds is bounded, should
- * producers be faster than we are. */
+/* A key's definition was committed before the record that names it, but it may be in a ring that this round has passed already. So rounds
+ * are repeated until nothing more is taken. A record that was there at the beginning and still names an unknown key then has a real
+ * problem: its definition is behind another waiting record, or was dropped. Only such a record is given up, in the last round. The number
+ * of rounds is bounded, in case producers are faster than we are. */
 int writer_read_rings(struct writer *w, int last) {
     unsigned n = w->live->nrings;
     uint64_t taken = 1;

@@ -3,9 +3,9 @@
 
 #include "sys.h"
 
-#define ROW_HEAD   2 /* bytes of type and length, when the length is below 128: nearly always */
-#define PREV_TIME  (TRACE_MAX_FIELDS - 1) /* among the previous values: that of a type's times */
-#define FIRST_SIZE (72u << 10)            /* a block is written at 64 KiB: seldom grows */
+#define ROW_HEAD   2 /* bytes of a row's type and length, as nearly all lengths are below 128 */
+#define PREV_TIME  (TRACE_MAX_FIELDS - 1) /* index in prev[] of the previous time of a record type */
+#define FIRST_SIZE (72u << 10)            /* blocks are written at 64 KiB, so this seldom grows */
 
 /* ---- one block ---- */
 
@@ -49,20 +49,20 @@ static int reserve(struct builder *b, size_t n) {
     return 0;
 }
 
-/* The most bytes the row can take, type and length included. */
+/* The largest number of bytes that the row can take, including type and length. */
 static size_t row_bound(const struct trace_record *rec, const struct writer_value *v) {
     size_t n = (2 + (size_t)rec->nfields) * VARINT_MAX;
     TRACE_EACH(i, rec->vars) {
         enum trace_type type = rec->fields[i].type;
         if (v[i].n > TRACE_BLOCK_MAX)
-            return TRACE_BLOCK_MAX + 1; /* refused, and no sum overflows */
-        if (type != TRACE_STR)          /* an id by now */
+            return TRACE_BLOCK_MAX + 1; /* refused, so that no sum overflows */
+        if (type != TRACE_STR)          /* STR has become an id already */
             n += type == TRACE_TXT || type == TRACE_BIN ? v[i].n : v[i].n * VARINT_MAX;
     }
     return n;
 }
 
-/* A varint of the full 10 bytes, whatever its value. */
+/* Writes a varint of the full 10 bytes, whatever its value. */
 static uint8_t *put_wide(uint8_t *p, uint64_t v) {
     for (unsigned i = 0; i < VARINT_MAX - 1; i++, v >>= 7)
         *p++ = (uint8_t)(v | 0x80);
@@ -98,7 +98,7 @@ static uint8_t *put_time(struct builder *b, uint8_t *p, unsigned id, uint64_t ts
     return end;
 }
 
-/* One field; FORMAT.md says it in words. */
+/* Writes one field, as FORMAT.md specifies. */
 static uint8_t *put_field(struct builder *b, uint8_t *p, const struct trace_record *rec, unsigned i,
                           const struct writer_value *v) {
     uint64_t *prev = &b->prev[rec->id][i];
@@ -107,7 +107,7 @@ static uint8_t *put_field(struct builder *b, uint8_t *p, const struct trace_reco
     case TRACE_TUS:
         return put_time(b, p, rec->id, v->u, rec->fields[i].type == TRACE_TUS);
     case TRACE_U:
-    case TRACE_STR: /* an id by now */
+    case TRACE_STR: /* has become an id already */
         return varint_put(p, v->u);
     case TRACE_S:
         return varint_put(p, zigzag(v->i));
@@ -135,7 +135,7 @@ static uint8_t *put_field(struct builder *b, uint8_t *p, const struct trace_reco
     return p + v->n;
 }
 
-/* The fields lie at row + ROW_HEAD ... p: puts their length in front. Returns the row's end. */
+/* Puts the length in front of the fields, which are at row + ROW_HEAD ... p. Returns the row's end. */
 static uint8_t *close_row(uint8_t *row, uint8_t *p) {
     uint8_t *start = row + ROW_HEAD, len[VARINT_MAX];
     size_t n = (size_t)(p - start), nlen;
@@ -206,7 +206,7 @@ void encoder_free(struct encoder *e) {
     free(e->ids);
 }
 
-/* All REF and REFS keys of a record become ids, or none does. The scratch holds the ids of all fields one after the other. */
+/* Replaces all REF and REFS keys of a record by ids, or none. The scratch memory holds the ids of all fields one after the other. */
 static int resolve(struct encoder *e, const struct dicts *d, const struct trace_record *rec,
                    struct writer_value *v) {
     size_t total = 0, used = 0;
@@ -269,11 +269,11 @@ int encode_record(struct encoder *e, struct dicts *d, const struct trace_record 
 
     if (rec->kind == TRACE_KIND_DICT) {
         key = v[1].u;
-        if (!key || rec->id == TRACE_string) /* strings come by intern_string() alone */
+        if (!key || rec->id == TRACE_string) /* strings only come from intern_string() */
             return -EBADMSG;
         if (dicts_find(d, rec->id, key))
             return 0;
-        v[0].u = d->map[rec->id].n + 1; /* its id: always the first field, then the key */
+        v[0].u = d->map[rec->id].n + 1; /* first field: the id; second: the key */
     }
     rc = resolve(e, d, rec, v);
     TRACE_EACH(i, rec->vars) {

@@ -7,9 +7,9 @@
 #include "../traces/plain_file.h"
 #include "sys.h"
 
-#define HIGH_FD 700 /* far from the numbers that programs count on getting and close in loops */
+#define HIGH_FD 700 /* above the numbers that programs expect to get and close in loops */
 
-/* While we write it, no other run takes its name (traces/run.h). Who checks holds the lock for an instant. */
+/* Takes the lock that keeps other runs from taking the file's name (traces/run.h). A run that checks the file holds the lock for an instant only. */
 static void hold(int fd) {
     for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK && i < 100; i++)
         sys_sleep(SYS_MS);
@@ -17,7 +17,7 @@ static void hold(int fd) {
 
 static int move_up(int fd) {
     int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
-    if (high < 0) /* the limit may be low: then it stays where it is */
+    if (high < 0) /* the limit may be low: keep the number */
         return fd;
     close(fd);
     return high;
@@ -148,7 +148,7 @@ int tracefile_cut(struct tracefile *f, uint64_t len) {
 
 /* ---- blocks as frames ---- */
 
-/* Makes place for n bytes in all; what is there stays. */
+/* Grows the buffer to at least n bytes; keeps the contents. */
 static int buffer_reserve(struct buffer *b, size_t n) {
     if (n > b->cap) {
         uint8_t *p = realloc(b->bytes, n);
@@ -169,7 +169,7 @@ int frame_put(ZSTD_CCtx *zstd, const uint8_t *raw, size_t n, struct trace_hint *
     uint8_t *p = out->bytes + *len;
     size_t packed = ZSTD_compress2(zstd, p + TRACE_HINT_SIZE, bound, raw, n);
     if (ZSTD_isError(packed))
-        return -ENOMEM; /* all else is excluded: there is place for it and the parameters are ours */
+        return -ENOMEM; /* no other error can happen: there is room, and the parameters are ours */
     hint->compressed = (uint32_t)packed;
     trace_hint_put(p, hint);
     *len += TRACE_HINT_SIZE + packed;
@@ -219,7 +219,7 @@ int frame_get(struct tracefile *f, uint64_t pos, const struct trace_hint *hint, 
 
 /* ---- the seek table ---- */
 
-/* Walks all frames; with `write`, puts their entries into the file from *off on. */
+/* Walks all frames; with `write`, writes their entries into the file from *off on. */
 static int walk(struct tracefile *f, int write, uint64_t *off, uint64_t *frames) {
     uint8_t out[4096];
     size_t used = 0;
@@ -259,7 +259,7 @@ int tracefile_seek_table(struct tracefile *f) {
         return rc;
     trace_seek_head(head, frames);
     trace_seek_foot(foot, frames);
-    /* The head comes last: until then a reader sees zeros, which are no frame. */
+    /* The head is written last: until then a reader sees zeros, which are no frame. */
     rc = walk(f, 1, &off, &again);
     if (!rc)
         rc = write_at(f, foot, sizeof foot, off);

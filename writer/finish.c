@@ -2,10 +2,10 @@
 /*
  * finish.c - completes the trace of a process that died: declared in writer.h.
  *
- * The trace gives back the dictionaries, the sequence number and the losses that it has already; the live
- * file gives the records that had not reached the trace (internal.h says why none is lost and none comes
- * twice). From there on it is the writer's own code that runs, over a copy of the live file: nobody can change it under
- * us, and who comes after a finisher that was killed begins where this one did.
+ * The dictionaries, the sequence number and the losses counted so far are read back from the trace; the records that had not
+ * reached the trace come from the live file (internal.h says why each is written exactly once). The rest is done by the
+ * writer's own code, on a copy of the live file: nobody can change it during the work, and if this finisher is killed, the
+ * next one begins where this one did.
  */
 #include <signal.h>
 #include <sys/file.h>
@@ -20,13 +20,13 @@ struct scan {
     ZSTD_DCtx *zstd;
     struct trace_rows *rows;
     struct buffer frame, raw; /* one compressed frame, one block */
-    uint64_t end;             /* of the last good block */
+    uint64_t end;             /* end of the last good block */
     uint64_t records, blocks;
     int ended;   /* the last block holds an `end` record */
-    int foreign; /* it is another process's trace */
+    int foreign; /* the trace belongs to another process */
 };
 
-/* Puts the block's definitions into the dictionaries of its epoch. */
+/* Puts the block's definitions into the dictionaries of its epoch; notes `end` and `process` records. */
 static int scan_rows(struct scan *s, const struct trace_block_header *h) {
     struct writer *w = s->w;
     struct trace_value v[TRACE_MAX_FIELDS];
@@ -53,7 +53,7 @@ static int scan_rows(struct scan *s, const struct trace_block_header *h) {
     return rc;
 }
 
-/* One block at `pos`. 0 and *next, -EBADMSG when there is no good block there, or -errno. */
+/* Scans the block at `pos`. Returns 0 and *next; -EBADMSG when there is no good block there; or -errno. */
 static int scan_block(struct scan *s, uint64_t pos, uint64_t limit, uint64_t *next) {
     struct tracefile *f = &s->w->file;
     struct trace_block_header h;
@@ -80,7 +80,7 @@ static int scan_block(struct scan *s, uint64_t pos, uint64_t limit, uint64_t *ne
 static const uint8_t start[12] = {0x5d, 0x2a, 0x4d, 0x18, TRACE_HINT_SIZE - 8, 0, 0, 0,
                                   'P',  'R',  'B',  'h'};
 
-/* The next place at or after pos where a hint frame may begin; limit if none. */
+/* Returns the next place at or after pos where a hint frame may begin, or limit. */
 static uint64_t find_hint(struct scan *s, uint64_t pos, uint64_t limit) {
     uint8_t buf[4096];
     while (limit - pos >= sizeof start) {
@@ -130,7 +130,7 @@ static int read_back(struct writer *w, struct scan *s) {
 
 /* ---- the live file ---- */
 
-/* Opens and locks it, so that two finishers do not collide. Returns the descriptor that holds the lock. */
+/* Opens and locks the live file, so that two finishers do not collide. Returns the descriptor that holds the lock, or -errno. */
 static int lock_live(const char *path) {
     struct stat st;
     int rc = 0, fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -140,14 +140,14 @@ static int lock_live(const char *path) {
         rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
     else if (fstat(fd, &st) < 0)
         rc = -errno;
-    else if (st.st_nlink == 0) /* another finisher was quicker */
+    else if (st.st_nlink == 0) /* another finisher was faster */
         rc = -ENOENT;
     if (rc)
         close(fd);
     return rc ? rc : fd;
 }
 
-/* Where each ring begins: at its tail, or further on when the group that holds what follows is in the file. */
+/* Sets where reading each ring begins: at its tail, or at `next` when the file already has the group up to there. */
 static void place_cursors(struct writer *w) {
     uint64_t bytes = __atomic_load_n(&w->live->trace_bytes, __ATOMIC_ACQUIRE);
     for (unsigned i = 0; i < w->live->nrings; i++) {
@@ -163,10 +163,10 @@ static void place_cursors(struct writer *w) {
 static int open_trace(struct writer *w) {
     struct live *l = w->live;
     int rc = tracefile_open(&w->file, l->trace_path, l->uid);
-    /* It was removed under the process's hands: what the rings hold is worth a new one. */
+    /* The file was removed while the process ran: the rings' records are worth a new file. */
     if (rc == -ENOENT && geteuid() == l->uid)
         rc = tracefile_create(&w->file, l->trace_path);
-    /* Wild writes may have made it another file's name: what does not begin as a trace is left as it is. */
+    /* A memory error in the process may have changed the name to another file's: do not touch a file that does not begin as a trace. */
     size_t n = w->file.len < sizeof start ? (size_t)w->file.len : sizeof start;
     uint8_t begin[sizeof start];
     if (!rc)
@@ -174,7 +174,7 @@ static int open_trace(struct writer *w) {
     return rc ? rc : memcmp(begin, start, n) ? -ESTALE : 0;
 }
 
-/* Who it was, as far as the live file says: it was killed before its process record was written. */
+/* Writes who the process was, as far as the live file tells: it was killed before it wrote its process record. */
 static int put_process(struct writer *w) {
     const struct live *l = w->live;
 #define TEXT(field) value_bytes(l->field, strnlen(l->field, sizeof l->field))
@@ -192,8 +192,8 @@ static int has_begun(const struct live *l) {
     return begun;
 }
 
-/* What it has left under the name it chose: an empty file, or nothing. Anything else is another process's; an empty one, too,
- * when somebody is about to write it. */
+/* Removes what the process left under its trace's name: an empty file, or nothing. Any other file belongs to another
+ * process; so does an empty one that somebody has locked to write it. */
 static int undo(struct writer *w) {
     int rc = tracefile_open(&w->file, w->live->trace_path, w->live->uid);
     if (!rc && !w->file.len && !flock(w->file.fd, LOCK_EX | LOCK_NB) && unlink(w->file.path) < 0)
@@ -204,7 +204,7 @@ static int undo(struct writer *w) {
 static int finish(struct writer *w, const char *reason, int signal) {
     struct scan s;
     int rc = 0;
-    if (!w->live->trace_path[0]) /* it recorded nothing: only the live file is left */
+    if (!w->live->trace_path[0]) /* it recorded nothing: there is only a live file */
         return 0;
     if (!has_begun(w->live))
         return undo(w);
@@ -227,7 +227,7 @@ static int finish(struct writer *w, const char *reason, int signal) {
     if (rc)
         return rc;
     if (s.ended && w->recovered == 0)
-        return tracefile_seek_table(&w->file); /* it died between its last block and the removal */
+        return tracefile_seek_table(&w->file); /* it died just before removing the live file */
     return writer_end(w, reason, signal);
 }
 
@@ -241,7 +241,7 @@ static void report(const struct writer *w, struct writer_finished *out) {
                                     .samples = l->samples,
                                     .start_mono = l->start_mono,
                                     .last_ts = w->last_ts};
-    memcpy(out->trace_path, l->trace_path, sizeof out->trace_path); /* it ends: checked */
+    memcpy(out->trace_path, l->trace_path, sizeof out->trace_path); /* it has a NUL: check_head() */
     memcpy(out->lost, l->lost, sizeof out->lost);
 }
 
@@ -254,11 +254,11 @@ int writer_finish(const char *live_path, const char *reason, int signal,
 
     if (rc < 0)
         return rc;
-    /* A limit of file sizes is an error of write() then, and does not end the process that calls us by SIGXFSZ. */
+    /* With SIGXFSZ blocked, exceeding a file size limit makes write() fail and does not kill the calling process. */
     sigemptyset(&xfsz);
     sigaddset(&xfsz, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &xfsz, &before);
-    /* First whether it is dead: then what it holds stays as it is, and a copy is all of it. */
+    /* First check that it is dead: only then the live file does not change any more, and a copy of it is complete. */
     rc = live_open(&l, live_path, 0);
     if (!rc && live_process_alive(l) && l->pid != (uint32_t)getpid())
         rc = -EBUSY;
@@ -281,7 +281,7 @@ int writer_finish(const char *live_path, const char *reason, int signal,
     if (!rc && unlink(live_path) < 0)
         rc = -errno;
     if (w)
-        writer_free(w); /* and the copy of the live file */
+        writer_free(w); /* also frees the copy of the live file */
     else
         live_free(l);
     if (!sigismember(&before, SIGXFSZ)) {

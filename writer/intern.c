@@ -16,7 +16,7 @@ int dicts_define(struct dicts *d, unsigned type, uint64_t key, uint32_t id) {
     return rc;
 }
 
-/* One 64 x 64 -> 128 bit multiplication a word, its halves folded together. */
+/* Multiplies 64 x 64 -> 128 bits, and folds the halves together. */
 static uint64_t fold(uint64_t a, uint64_t b) {
     __uint128_t m = (__uint128_t)a * b;
     return (uint64_t)m ^ (uint64_t)(m >> 64);

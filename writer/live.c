@@ -11,11 +11,11 @@
 
 #include "../traces/plain_file.h"
 
-#define PAGE 4096u /* of what is copied at a time */
+#define PAGE 4096u /* live_leave() copies this much at a time */
 
 /* ---- the run directory ---- */
 
-/* Ours alone, and with space for a live file. */
+/* Checks that the directory is ours alone, and has space for a live file. */
 static int usable_dir(const char *path) {
     struct statvfs fs;
     struct stat st;
@@ -34,7 +34,7 @@ static int usable_dir(const char *path) {
     return 0;
 }
 
-/* BASE/probing-UID-XXXXXX of ours, or a new one: nobody can have taken its name before. */
+/* Finds our BASE/probing-UID-XXXXXX, or makes a new one, whose name nobody can have taken before. */
 static int unguessable_dir(const char *base, char *buf, size_t n) {
     char head[32];
     size_t len = (size_t)snprintf(head, sizeof head, "probing-%u-", (unsigned)geteuid());
@@ -71,7 +71,7 @@ int live_place(unsigned i, const char *own, char *buf, size_t n) {
 }
 
 int live_run_dir(char *buf, size_t n) {
-    int rc = -ENOENT, err = rc; /* of several reasons the first place's */
+    int rc = -ENOENT, err = rc; /* with several reasons, the first place's is returned */
     for (unsigned i = 0; err && i < LIVE_PLACES; i++) {
         err = live_place(i, getenv("PROBING_RUN_DIR"), buf, n);
         rc = err && rc != -ENOENT ? rc : err;
@@ -117,11 +117,11 @@ static void fill_in(struct live *l, unsigned nrings, uint64_t ring_size, uint64_
     __atomic_store_n(&l->state, LIVE_STARTING, __ATOMIC_RELEASE);
 }
 
-/* Space for all but the large rings, of which only the heads get some. */
+/* Allocates space for all small rings, but only for the heads of the large ones. */
 static int make_space(int fd, uint64_t small_end, unsigned nlarge, uint64_t stride, uint64_t size) {
     int rc = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
 
-    /* posix_fallocate returns the error; where the file system cannot, it writes the zeros. */
+    /* posix_fallocate returns the error; it writes zeros where the file system does not support it. */
     if (!rc)
         rc = -posix_fallocate(fd, 0, (off_t)small_end);
     for (unsigned i = 0; !rc && i < nlarge; i++)
@@ -135,7 +135,7 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
     uint64_t small_end = RINGS_OFF + nrings * stride_of(ring_size);
     unsigned nlarge = large ? LIVE_NLARGE : 0;
     uint64_t size = (small_end + nlarge * stride_of(large) + 4095) & ~4095ull;
-    char begun[4096 + sizeof LIVE_BEGUN]; /* its name until it is whole */
+    char begun[4096 + sizeof LIVE_BEGUN]; /* its name until it is complete */
     void *map = MAP_FAILED;
     int rc, fd;
 
@@ -148,7 +148,7 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
     fd = open(begun, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
-    flock(fd, LOCK_EX | LOCK_NB); /* while it is made: who is killed meanwhile leaves it without */
+    flock(fd, LOCK_EX | LOCK_NB); /* until complete; a file of a killed process is unlocked */
     rc = make_space(fd, small_end, nlarge, stride_of(large), size);
     if (!rc)
         map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -159,7 +159,7 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
         fill_in(map, nrings, ring_size, large, size, real);
         rc = rename(begun, path) < 0 ? -errno : 0;
     }
-    flock(fd, LOCK_UN); /* else the mapping keeps it */
+    flock(fd, LOCK_UN); /* else the mapping would keep the lock */
     close(fd);
     if (!rc) {
         *out = map;
@@ -171,7 +171,7 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
     return rc;
 }
 
-/* Whether the head claims what can be. It is a copy: what is checked cannot change any more. */
+/* Whether the head's values are possible. It is a copy, so it cannot change after the check. */
 static int check_head(const struct live *l, uint64_t size, uid_t owner) {
     if (memcmp(l->magic, LIVE_MAGIC, sizeof l->magic) != 0)
         return -EBADMSG;
@@ -192,14 +192,14 @@ static int check_head(const struct live *l, uint64_t size, uid_t owner) {
                : -EBADMSG;
 }
 
-/* n bytes at p, a place in the copy l; -EBADMSG: it became shorter just now. */
+/* Reads n bytes into p, an address in the copy l, from the same offset of the file. -EBADMSG: the file has just become shorter. */
 static int copy_part(const struct live *l, int fd, void *p, size_t n) {
     size_t have;
     int rc = plain_file_read(fd, (uint64_t)((char *)p - (const char *)l), p, n, &have);
     return !rc && have < n ? -EBADMSG : rc;
 }
 
-/* Checks each ring's head, and reads what it holds: that is little, most rings were never used, and what was given back is zero. */
+/* Checks each ring's head and reads the records in it. That is little: most rings were never used, and released space is zero. */
 static int copy_rings(const struct live *l, int fd) {
     int rc = 0;
     for (unsigned i = 0; !rc && i < l->nrings; i++) {
@@ -266,7 +266,7 @@ int live_open(struct live **out, const char *path, int writable) {
         rc = -EBADMSG;
     else
         rc = copy(&head, fd, &st, offsetof(struct live, mail), sizeof *head);
-    if (!rc && writable) { /* in the place of the copy */
+    if (!rc && writable) { /* the mapping replaces the copy */
         void *map = mmap(head, sizeof *head, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
         rc = map == MAP_FAILED ? -errno : 0;
         if (rc)
@@ -292,13 +292,13 @@ void live_leave(struct live *l) {
     char *copy = sys_pages(size);
 
     if (!copy)
-        return; /* the mapping stays as it is */
+        return; /* without memory the mapping stays */
     for (size_t at = 0, n; at < size; at += n) {
         n = size - at < PAGE ? size - at : PAGE;
         if (memcmp((char *)l + at, zeros, n) != 0) /* most of it was never written */
             memcpy(copy + at, (char *)l + at, n);
     }
-    /* In one step: the memory is never unmapped in between. */
+    /* mremap() replaces the mapping in one step, so the memory is never unmapped in between. */
     if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, l) == MAP_FAILED)
         munmap(copy, size);
 }
@@ -373,10 +373,10 @@ void live_ring_orphan(struct ring *r) {
 
 #define WATCHED 8
 static struct live *watched[WATCHED]; /* (a) */
-static struct sigaction before;       /* while there are any */
+static struct sigaction before;       /* the previous handler, valid while any file is watched */
 static unsigned nwatched;
 
-/* The whole mapping becomes zeros, which say that the process is gone. Another's fault goes to who handled it before us. */
+/* Replaces the whole mapping by zeros, which say that the process is gone. A fault elsewhere is left to the previous handler. */
 static void on_bus(int sig, siginfo_t *info, void *context UNUSED) {
     uintptr_t at = (uintptr_t)info->si_addr;
     int saved = errno;
@@ -390,7 +390,7 @@ static void on_bus(int sig, siginfo_t *info, void *context UNUSED) {
             return;
         }
     }
-    sigaction(sig, &before, NULL); /* it happens again */
+    sigaction(sig, &before, NULL); /* the fault is repeated, for the previous handler */
 }
 
 int live_watch(struct live *l) {

@@ -5,19 +5,19 @@
  *     client: lock, IDLE/DONE -> POSTED         TAKEN -> DONE: agent
  *     agent:  POSTED -> TAKEN                   POSTED -> IDLE: client gave up before it was taken
  *
- * A client that gives up while its request is TAKEN lets go of the lock; the next one waits for
- * DONE before it fills in its own, so a late reply is never taken for another's.
+ * A client that gives up while its request is TAKEN releases the lock; the next client waits for
+ * DONE before it fills in its own request, so a late reply is never taken for that of another request.
  */
 #include <signal.h>
 
 #include "live.h"
 
-#define GRACE_NS SYS_SECOND     /* for code that is interrupted to end */
-#define CHECK_NS (100 * SYS_MS) /* so often it is checked whether the process is still there */
+#define GRACE_NS SYS_SECOND     /* time for interrupted code to end */
+#define CHECK_NS (100 * SYS_MS) /* interval of the checks whether the process still exists */
 
-static uint32_t interrupts; /* (a) by the user, during the call or before it */
+static uint32_t interrupts; /* (a) how often the user interrupted, during the call or before it */
 
-/* Other clients are waited for, dead ones are not. 0, -EBUSY at the deadline, -EINTR or -ESRCH. */
+/* Takes the lock; waits for other clients, but not for dead ones. Returns 0, -EBUSY at the deadline, -EINTR or -ESRCH. */
 static int take_lock(struct live *l, uint32_t me, uint64_t deadline) {
     uint32_t *lock = &l->mail.lock, holder;
 
@@ -46,9 +46,9 @@ static void cancel(struct live *l) {
     wake(l);
 }
 
-/* Waits while the state is `a` or `b`, until `deadline`. 0, -ETIMEDOUT, -ECANCELED or -ESRCH. */
+/* Waits while the state is `a` or `b`, until `deadline`. Returns 0, -ETIMEDOUT, -ECANCELED or -ESRCH. */
 static int wait_while(struct live *l, uint32_t a, uint32_t b, uint64_t deadline) {
-    for (int waited = 0;; waited = 1) { /* who calls has just seen that it lives */
+    for (int waited = 0;; waited = 1) { /* the caller has just seen the process alive */
         uint32_t s = __atomic_load_n(&l->mail.state, __ATOMIC_ACQUIRE);
         if (s != a && s != b)
             return 0;
@@ -76,7 +76,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     rc = take_lock(l, (uint32_t)getpid(), deadline);
     if (rc)
         return rc;
-    /* A dead client may have left a request that nobody has taken: it is ours to replace. */
+    /* A dead client may have left a request that nobody has taken: replace it. */
     sys_swap(&m->state, MAIL_POSTED, MAIL_IDLE);
     rc = wait_while(l, MAIL_TAKEN, MAIL_TAKEN, deadline);
     if (rc)
@@ -86,7 +86,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     if (len)
         memcpy(m->request, request, len);
     m->reply_len = 0;
-    /* What was meant for an earlier request is over; what came since the user asked is for this one. */
+    /* Drop an interruption of an earlier request; those since the user's request are for this one. */
     __atomic_store_n(&l->mail_cancel, 0, __ATOMIC_RELEASE);
     if (__atomic_load_n(&interrupts, __ATOMIC_SEQ_CST))
         cancel(l);
@@ -94,7 +94,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
     wake(l);
     rc = wait_while(l, MAIL_POSTED, MAIL_TAKEN, deadline);
     if (rc == -ETIMEDOUT && (kind == MAIL_EVAL || kind == MAIL_ASK)) {
-        cancel(l); /* what it has printed is worth having */
+        cancel(l); /* for the sake of what it has printed */
         rc = wait_while(l, MAIL_TAKEN, MAIL_TAKEN, deadline + GRACE_NS);
         late = rc == 0 && __atomic_load_n(&m->state, __ATOMIC_ACQUIRE) == MAIL_DONE;
         rc = late || rc ? rc : -ETIMEDOUT;
@@ -105,7 +105,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
         rc = 0;
     if (rc)
         goto out;
-    size_t got = __atomic_load_n(&m->reply_len, __ATOMIC_RELAXED); /* once: it is somebody else's */
+    size_t got = __atomic_load_n(&m->reply_len, __ATOMIC_RELAXED); /* once, as the agent owns it */
     got = got > LIVE_MAIL ? LIVE_MAIL : got;
     *status = m->status;
     *reply_len = got;
@@ -115,7 +115,7 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
 out:
     __atomic_store_n(&m->lock, 0, __ATOMIC_RELEASE);
     sys_wake(&m->lock);
-    if (rc == -ETIMEDOUT || rc == -ECANCELED) /* the agent is to see that nobody waits any more */
+    if (rc == -ETIMEDOUT || rc == -ECANCELED) /* tells the agent that nobody waits any more */
         wake(l);
     return rc ? rc : late;
 }
@@ -123,7 +123,7 @@ out:
 void live_mail_interrupt(struct live *l) {
     __atomic_fetch_add(&interrupts, 1, __ATOMIC_SEQ_CST);
     if (l && __atomic_load_n(&l->mail.lock, __ATOMIC_SEQ_CST) == (uint32_t)getpid())
-        cancel(l); /* else another client's request is in progress, and ours waits for that */
+        cancel(l); /* else ours still waits for another client's request to end */
 }
 
 void live_mail_forget(void) {

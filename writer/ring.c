@@ -4,7 +4,7 @@
 #include "sys.h"
 
 /*
- * Memory order. The producer may reserve only what the reader has cleared: tail is released after
+ * Memory order. The producer may only reserve what the reader has cleared: tail is released after
  * the clearing and acquired before the reserving. A record's bytes are released by the header's
  * last store (commit) and acquired by the reader's load of the header. Head is moved by
  * compare-and-swap because a signal handler on the same thread may have moved it in between.
@@ -38,7 +38,7 @@ uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t e
         __atomic_store_n(word_at(r, head), RING_HEADER(0, RING_PAD, pad), __ATOMIC_RELEASE);
     uint64_t *rec = word_at(r, head + pad);
     __atomic_store_n(rec, RING_HEADER(nfields, type, RING_BUSY | need), __ATOMIC_RELEASE);
-    /* No field may be written before the header: a dead process's reader relies on it. */
+    /* No field may be written before the header: whoever reads a dead process's ring relies on that. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     return rec + 1;
 full:
@@ -59,8 +59,8 @@ void ring_trim(struct ring *r, uint64_t *f, size_t extra) {
     uint64_t need = 8 + 8 * (uint64_t)ring_rec_nfields(f - 1) + sys_round8(extra);
     uint64_t head = __atomic_load_n(&r->head, __ATOMIC_RELAXED);
     if (need >= len || word_at(r, head - len) != f - 1)
-        return; /* something was reserved behind it */
-    /* First the length: a process killed in between leaves zeros before head, and those are stepped over. */
+        return; /* another record was reserved behind it */
+    /* The length is stored first: a process killed in between leaves zeros before head, which are skipped. */
     __atomic_store_n(f - 1, (h & ~(uint64_t)RING_LEN) | need, __ATOMIC_RELEASE);
     if (!__atomic_compare_exchange_n(&r->head, &head, head - len + need, 0, __ATOMIC_RELEASE,
                                      __ATOMIC_RELAXED))
@@ -72,7 +72,7 @@ void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes
     size_t off = 8 + 8 * (size_t)nfields + *used;
     size_t len = ring_rec_len(f - 1);
     size_t left = off < len ? len - off : 0;
-    if (n > left) /* the caller asked for too little: cut, never overrun */
+    if (n > left) /* the caller reserved too little: cut the bytes, never overrun */
         n = left;
     if (n)
         memcpy((uint8_t *)(f - 1) + off, bytes, n);
@@ -94,8 +94,8 @@ const uint64_t *ring_next(struct ring_cursor *c) {
         if (h == 0) {
             if (!c->dead)
                 return NULL;
-            /* Died between moving head and writing the header: all of the place is still zero.
-             * What a signal handler reserved and committed in that instant lies behind it. */
+            /* The producer died between moving head and writing the header: all of the space is still zero. A record
+             * that a signal handler reserved and committed in that instant is behind it. */
             c->pos += 8;
             continue;
         }

@@ -13,14 +13,14 @@
  *     63          48 47          32 31 30 29                     0
  *     +-------------+--------------+--+--+-----------------------+
  *     | nfields u16 |  type u16    |B |O | length u30, bytes,% 8 |   B = busy: not committed yet
- *     +-------------+--------------+--+--+-----------------------+   O = open: whole all the same
+ *     +-------------+--------------+--+--+-----------------------+   O = open: valid although busy
  *     | field 0 | field 1 | ... one u64 each; a variable field holds (offset << 32 | bytes), offset
  *     | from the record's start ...
  *     | the bytes of the variable fields, each rounded up to 8
  *
- * Values are absolute here (no differences); STR fields hold text, REF and KEY fields hold 64-bit keys, REFS lists of keys: the drain turns them
- * into ids. `head` and `tail` count bytes for ever. The reader clears what it has consumed, so that a reserved place whose header was never written
- * reads as 0; a dead producer's unfinished record is stepped over, by its length or its zeros, unless it is open.
+ * Values are absolute here (no differences). STR fields hold text, REF and KEY fields hold 64-bit keys, REFS fields hold lists of keys; the drain
+ * turns them into ids. `head` and `tail` count bytes and never wrap. The reader clears what it has consumed, so that reserved space whose header was
+ * never written reads as 0. The unfinished record of a dead producer is skipped, by its length or by its zeros, unless it is open.
  *
  * Signal safety: reserve and commit are async-signal-safe and may nest on one thread (a handler interrupting a reserve). They must not be called by
  * two threads at a time on one ring. Cost: well under 50 ns (make bench).
@@ -38,19 +38,19 @@
 
 enum ring_state { RING_FREE, RING_OWNED, RING_ORPHAN /* owner gone, still to be drained */ };
 
-/* In the live file; 128 bytes, then `size` bytes of data. All fields accessed with __atomic. */
+/* Lies in the live file: 128 bytes, then `size` bytes of data. All fields are accessed with __atomic. */
 struct ring {
     uint32_t state;   /* enum ring_state */
     uint32_t owner;   /* tid of the producer */
     uint64_t size;    /* bytes of data, a power of two */
-    uint64_t dropped; /* records refused for want of space, ever */
-    uint64_t counted; /* consumer: how many of `dropped` are in live->lost already */
-    uint64_t next; /* consumer: the tail once the trace file is next_at bytes long: a commit of */
-    uint64_t next_at; /* several rings at once, for the reader of a dead process's rings */
+    uint64_t dropped; /* number of records refused for lack of space, in total */
+    uint64_t counted; /* consumer: how many of `dropped` live->lost includes already */
+    uint64_t next;    /* consumer: the tail once the trace file is next_at bytes long; commits */
+    uint64_t next_at; /* several rings at once, for whoever reads a dead process's rings */
     uint64_t pad0[2];
     uint64_t head; /* producer: bytes reserved so far */
     uint64_t pad1[3];
-    uint64_t tail; /* consumer: bytes given back so far; what lies before is on disk */
+    uint64_t tail; /* consumer: bytes released so far; all before is in the trace file */
     uint64_t pad2[3];
     uint8_t data[];
 };
@@ -58,18 +58,18 @@ struct ring {
 /* Prepares zeroed memory of sizeof(struct ring) + size bytes. size: a power of two >= 4096. */
 void ring_init(struct ring *r, uint64_t size);
 
-/* Space for a record of `nfields` u64 fields and `extra` bytes of variable data (the caller adds up
- * each rounded up to 8). Returns the address of field 0, or NULL: no space, counted in dropped. */
+/* Reserves space for a record of `nfields` u64 fields and `extra` bytes of variable data (the sum of the fields'
+ * bytes, each rounded up to 8). Returns the address of field 0, or NULL without space, counted in dropped. */
 uint64_t *ring_reserve(struct ring *r, unsigned type, unsigned nfields, size_t extra);
-/* Before the commit: gives back what was asked for beyond `extra` bytes, which must never have been written to; unless another
- * record was reserved since. */
+/* Before the commit: releases what was reserved beyond `extra` bytes, which must never have been written to. Does
+ * nothing if another record was reserved since. */
 void ring_trim(struct ring *r, uint64_t *f, size_t extra);
-/* Not committed yet, the record is whole from now on at any time (a batch whose length is stored after what it grows by): should
- * the process die, it is read as it is then. */
+/* Marks a record as valid at any time from now on, although it is not committed (a batch whose length is stored after
+ * the data that it grows by): should the process die, the record is read as it is then. */
 void ring_open(uint64_t *f);
 /* Makes the record whose fields start at f visible to the reader. */
 void ring_commit(uint64_t *f);
-/* What a field is to be: .u (or .i) for numbers, .p and .n for bytes (TXT, BIN, STR) and lists (p points at uint64_t[n]). */
+/* The value of a field: .u, .i or .f for numbers, .p and .n for bytes (TXT, BIN, STR) and lists (p points at uint64_t[n]). */
 struct writer_value {
     union {
         uint64_t u;
@@ -86,13 +86,13 @@ static inline struct writer_value value_text(const char *s) {
     return value_bytes(s, strlen(s));
 }
 
-/* Fills variable field i with n bytes; a list has 8 for each. `used` counts the extra bytes used so far (start at 0). */
+/* Fills variable field i with n bytes; a list has 8 bytes per element. `used` counts the extra bytes used so far (start at 0). */
 void ring_put_bytes(uint64_t *f, unsigned nfields, unsigned i, const void *bytes, size_t n,
                     size_t *used);
 
-/* Reader. A cursor keeps its own position, from the tail on, so that records can be read before they are given back:
- * ring_next() returns the next committed record's header, or NULL (empty, or the next is busy). `dead`: nobody writes any more, busy records are
- * skipped. Bounds are checked: a record that lies about its length ends the reading (*bad set). */
+/* Reader. A cursor has a position of its own, starting at the tail, so that records can be read before their space is released. ring_next()
+ * returns the header of the next committed record, or NULL (empty, or the next one is busy). `dead`: nobody writes any more, so busy
+ * records are skipped. Bounds are checked: a record with an impossible length ends the reading and sets *bad. */
 struct ring_cursor {
     struct ring *ring;
     uint64_t pos;
@@ -101,9 +101,9 @@ struct ring_cursor {
 const uint64_t *ring_next(struct ring_cursor *c);
 /* Steps the cursor back to before `rec` (the record that ring_next returned last). */
 void ring_unread(struct ring_cursor *c, const uint64_t *rec);
-/* Clears and gives back everything before the position `pos` to the producer. */
+/* Clears everything before the position `pos` and releases it to the producer. */
 void ring_release(struct ring *r, uint64_t pos);
-/* Bytes reserved and not yet given back. Any thread. */
+/* Returns the number of bytes reserved and not yet released. Any thread. */
 uint64_t ring_used(const struct ring *r);
 
 /* The first word of a committed record. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * segment.c - goes on in a new file: declared in writer.h.
+ * segment.c - continues a trace in a new file: declared in writer.h.
  *
- * The new file stands alone: it begins with all dictionary blocks of the epochs that are still in use, copied from the old one.
- * So ids stay, no producer has to define anything anew, and nothing is lost between the two.
+ * The new file is complete by itself: it begins with copies of all dictionary blocks of the epochs that are still in use.
+ * So ids stay the same, no producer has to define anything anew, and nothing is lost between the two files.
  *
- * Whenever the process is killed in here, the finisher (finish.c) finds a trace at trace_path that it can complete: the new
- * file is made under another name, the old one gets its second name, and then one rename() replaces it. The rings are
- * empty up to their tails by then, so what `next` and `next_at` said of the old file is withdrawn before.
+ * At whatever point the process is killed, the finisher (finish.c) finds a trace at trace_path that it can complete: the new
+ * file is made under another name, the old one gets its second name, and then one rename() replaces it. By then the rings
+ * are empty up to their tails, so `next` and `next_at`, which refer to the old file, are withdrawn before.
  */
 #include <stdio.h>
 
@@ -21,7 +21,7 @@ struct copy {
     uint32_t seq;
 };
 
-/* The block at `pos`, with a sequence number of the new file and no losses: they are in the old one. */
+/* Copies the block at `pos`, with a sequence number of the new file and without its losses, which the old file has. */
 static int copy_block(struct copy *c, uint64_t pos, struct trace_hint *hint) {
     struct trace_block_header h;
     size_t n = 0;
@@ -40,7 +40,7 @@ static int copy_dictionaries(struct copy *c, uint64_t len) {
     struct trace_hint hint;
     int rc = 0;
     for (uint64_t pos = 0, next; !rc && pos < len; pos = next) {
-        /* Or a seek table, of an attempt that failed. */
+        /* The frame may also be the seek table of a failed attempt. */
         rc = frame_at(&c->w->file, pos, len, &hint, &next);
         if (!rc && hint.compressed && hint.kind == TRACE_KIND_DICT &&
             (hint.epoch == c->w->now.epoch || (old->entries && hint.epoch == old->epoch)))
@@ -49,7 +49,7 @@ static int copy_dictionaries(struct copy *c, uint64_t len) {
     return rc;
 }
 
-/* The first block of the new file: the schema. Nothing else is pending. */
+/* Writes the first block of the new file, the schema. No other record is pending. */
 static int put_first_block(struct copy *c) {
     static const uint64_t none[TRACE_NLOST];
     struct writer *w = c->w;
@@ -67,7 +67,7 @@ static int put_first_block(struct copy *c) {
     return rc;
 }
 
-/* From here on nothing fails: the names are changed, the live file follows. */
+/* Makes the new file the current one. Nothing can fail here: the names are changed already, and the live file follows. */
 static void take_over(struct copy *c) {
     struct writer *w = c->w;
     struct live *l = w->live;
@@ -86,7 +86,7 @@ static void take_over(struct copy *c) {
     __atomic_fetch_add(&l->segment, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether a file is a trace of ours, or the empty beginning of one: anything else stays. */
+/* Whether a file is a trace of ours, or the empty beginning of one; other files are not touched. */
 static int is_trace(const char *path) {
     struct trace_hint hint;
     struct tracefile f;
@@ -94,7 +94,7 @@ static int is_trace(const char *path) {
     int rc = tracefile_open(&f, path, geteuid());
 
     if (!rc && f.len)
-        rc = frame_hint(&f, 0, UINT64_MAX, &hint, &next); /* it may be cut off */
+        rc = frame_hint(&f, 0, UINT64_MAX, &hint, &next); /* the frame may be cut off */
     tracefile_close(&f);
     return !rc;
 }
@@ -119,7 +119,7 @@ int writer_next_segment(struct writer *w, const char *old_name) {
     if (!rc) {
         rc = tracefile_create(&c.to, temporary);
         if (rc == -EEXIST && is_trace(temporary) && unlink(temporary) == 0)
-            rc = tracefile_create(&c.to, temporary); /* a process was killed here */
+            rc = tracefile_create(&c.to, temporary); /* a process was killed here before */
     }
     if (rc)
         goto out;
@@ -132,7 +132,7 @@ int writer_next_segment(struct writer *w, const char *old_name) {
     if (!rc) {
         for (unsigned i = 0; i < w->live->nrings; i++)
             __atomic_store_n(&live_ring(w->live, i)->next_at, UINT64_MAX, __ATOMIC_RELEASE);
-        /* link(), not rename(): there is a file at trace_path at all times. Without hard links, rename() leaves a short gap. */
+        /* link(), not rename(), so that there is a file at trace_path at all times. On file systems without hard links rename() leaves a short gap. */
         if (link(w->file.path, old_name) < 0)
             rc = errno == EEXIST || rename(w->file.path, old_name) < 0 ? -errno : 0;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sys.h - what the recorder asks of the system again and again: clocks, futexes, locks, pages; what /proc says (traces/proc.h);
- * and the system's headers that nearly every file of the writer and the agent needs. Everything that
- * includes the writer uses these. Any thread; all are async-signal-safe but sys_lock(), and leave errno undefined.
+ * sys.h - system services that the recorder uses everywhere: clocks, futexes, locks, pages; also includes /proc access
+ * (traces/proc.h) and the system headers that nearly every file of the writer and the agent needs. Everything that
+ * includes the writer uses these. Any thread; all but sys_lock() are async-signal-safe. They leave errno undefined.
  */
 #ifndef PROBING_WRITER_SYS_H
 #define PROBING_WRITER_SYS_H
@@ -22,7 +22,7 @@
 
 #include "../traces/proc.h"
 
-#define UNUSED     __attribute__((unused)) /* a parameter that the caller demands */
+#define UNUSED     __attribute__((unused)) /* a parameter that only the function's type requires */
 #define SYS_MS     1000000ull              /* in ns */
 #define SYS_SECOND 1000000000ull
 
@@ -34,7 +34,7 @@ static inline uint64_t sys_clock(clockid_t id) {
     return (uint64_t)t.tv_sec * SYS_SECOND + (uint64_t)t.tv_nsec;
 }
 
-/* CLOCK_MONOTONIC: what all times in a trace are of. */
+/* CLOCK_MONOTONIC, the clock of all times in a trace. */
 static inline uint64_t sys_now(void) {
     return sys_clock(CLOCK_MONOTONIC);
 }
@@ -50,7 +50,7 @@ static inline void sys_sleep(uint64_t ns) {
 
 /* ---- words that several threads change ---- */
 
-/* *place becomes `to` if it is `from`. Returns what it was. Sequentially consistent. */
+/* Sets *place to `to` if it is `from`. Returns its previous value. Sequentially consistent. */
 #define sys_swap(place, from, to)                                                                  \
     ({                                                                                             \
         __typeof__(*(place)) was_ = (from);                                                        \
@@ -58,8 +58,8 @@ static inline void sys_sleep(uint64_t ns) {
         was_;                                                                                      \
     })
 
-/* Sleeps while *word is `value`, until sys_wake() or the time `until` (CLOCK_MONOTONIC; UINT64_MAX: no end). May return early;
- * -ETIMEDOUT once `until` has come, else 0. The word may lie in memory that processes share. */
+/* Sleeps while *word is `value`, until sys_wake() or the time `until` (CLOCK_MONOTONIC; UINT64_MAX: forever). May return early. Returns
+ * -ETIMEDOUT once `until` has passed, else 0. The word may lie in memory shared between processes. */
 static inline int sys_wait(uint32_t *word, uint32_t value, uint64_t until) {
     struct timespec t = sys_timespec(until);
     if (until != UINT64_MAX && sys_now() >= until)
@@ -73,13 +73,13 @@ static inline void sys_wake(uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Changes the word, for who sleeps on it. */
+/* Changes the word and wakes all that sleep on it. */
 static inline void sys_kick(uint32_t *word) {
     __atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
     sys_wake(word);
 }
 
-/* For a few instructions, between threads of equals: never where a signal handler may come to it. 0: free. */
+/* A spin lock, 0 when free. Only for a few instructions, between peer threads, and never where a signal handler may take it. */
 static inline void sys_lock(uint32_t *lock) {
     while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))
         sched_yield();
@@ -95,7 +95,7 @@ static inline size_t sys_round8(size_t n) {
     return (n + 7) & ~(size_t)7;
 }
 
-/* Zeroed pages of this process's own, made when they are first written to; NULL: no memory. */
+/* Returns zeroed private pages, which the kernel allocates when they are first written to; NULL without memory. */
 static inline void *sys_pages(size_t n) {
     void *p =
         mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

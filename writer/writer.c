@@ -5,9 +5,9 @@
 
 #include "internal.h"
 
-/* Matches are sought within 128 KiB: about the length of our blocks, and it keeps the compressor's tables below 1 MiB. */
+/* Matches are sought within 128 KiB, about the length of our blocks; this keeps the compressor's tables below 1 MiB. */
 #define WINDOW_LOG 17
-/* On blocks of this size level 2 makes as few bytes as level 3, a sixth faster and in half the memory. */
+/* On blocks of this size level 2 compresses as well as level 3, a sixth faster and in half the memory. */
 #define LEVEL 2
 
 struct writer *writer_alloc(unsigned nrings) {
@@ -50,13 +50,13 @@ int writer_put_schema(struct writer *w) {
 int writer_open(struct writer **out, const struct writer_options *opt) {
     char dir[4096];
     unsigned nrings = (opt->nrings ? opt->nrings : LIVE_NRINGS) + 1; /* one is the writer's own */
-    /* Programs that exec again and again ask for one name after the other: no live file is made for each. */
+    /* Programs that exec again and again try one name after the other: do not make a live file for each. */
     if (opt->trace_path && !faccessat(AT_FDCWD, opt->trace_path, F_OK, AT_SYMLINK_NOFOLLOW))
         return -EEXIST;
     struct writer *w = writer_alloc(nrings + (opt->large_ring ? LIVE_NLARGE : 0));
     int rc = w ? -ENOENT : -ENOMEM;
 
-    /* The live file first: of who is killed here, no empty trace is left. */
+    /* The live file is made first, so that a process killed here leaves no empty trace. */
     for (unsigned i = 0; w && !w->live && i < LIVE_PLACES; i++) {
         rc = live_place(i, opt->run_dir, dir, sizeof dir);
         if (rc)
@@ -64,10 +64,10 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
         rc = live_create(&w->live, dir, nrings, opt->ring_size ? opt->ring_size : LIVE_RING,
                          opt->large_ring, w->live_path, sizeof w->live_path);
         if (rc && i > 1)
-            rmdir(dir); /* if it was made for this */
+            rmdir(dir); /* it may have been made for this */
     }
     if (!rc && opt->trace_path) {
-        /* its name first: of who is killed in between, no file is left that nobody knows of */
+        /* the name is stored first, so that a process killed in between leaves no file that nobody knows of */
         snprintf(w->live->trace_path, sizeof w->live->trace_path, "%s", opt->trace_path);
         rc = tracefile_create(&w->file, opt->trace_path);
     }
@@ -107,7 +107,7 @@ static size_t bytes_of(const struct trace_record *rec, unsigned i, const struct 
     return trace_type_is_list(rec->fields[i].type) ? v[i].n * 8 : v[i].n;
 }
 
-/* Bytes of its variable fields, as a ring has them. */
+/* Number of bytes that the record's variable fields take in a ring. */
 static size_t extra_bytes(const struct trace_record *rec, const struct writer_value *v) {
     size_t n = 0;
     TRACE_EACH(i, rec->vars) n += sys_round8(bytes_of(rec, i, v));
@@ -130,7 +130,7 @@ int writer_put(struct ring *r, unsigned type, const struct writer_value *v) {
     return 0;
 }
 
-/* Through a ring nevertheless: what lies in a ring survives a kill, what lies on our heap does not. */
+/* Uses a ring all the same, as records in a ring survive a kill, and those on our heap do not. */
 int writer_emit(struct writer *w, unsigned type, const struct writer_value *v) {
     const struct trace_record *rec = trace_record_by_id(type);
     struct ring *r = w->own;
@@ -140,17 +140,17 @@ int writer_emit(struct writer *w, unsigned type, const struct writer_value *v) {
         return -EINVAL;
     size_t need = 8 + 8 * (size_t)rec->nfields + extra_bytes(rec, v);
     if (need > r->size / 2) {
-        /* Too long for any ring: into the block, behind all that came before it. */
+        /* Too long for any ring: write it into the block, behind all earlier records. */
         struct writer_value copy[TRACE_MAX_FIELDS];
         memcpy(copy, v, rec->nfields * sizeof *v);
         writer_read_rings(w, 0);
-        writer_flush(w); /* it may fill a block all alone */
+        writer_flush(w); /* it may fill a block by itself */
         rc = w->status ? w->status : writer_encode(w, rec, copy);
         if (rc)
             live_lose(w->live, rc == -ENOENT ? TRACE_LOST_unresolved : TRACE_LOST_write_error, 1);
         return rc;
     }
-    if (ring_used(r) + 2 * need > r->size) { /* a gap at the end may cost as much again */
+    if (ring_used(r) + 2 * need > r->size) { /* a gap at the end may take as much again */
         writer_read_rings(w, 0);
         writer_flush(w);
     }
@@ -202,7 +202,7 @@ int writer_end(struct writer *w, const char *reason, int signal) {
     w->status = 0;
     if (w->file.len == 0 && w->enc.block[TRACE_KIND_META].count == 0)
         rc = writer_put_schema(w);
-    /* After a failed write: one attempt, so that the trace itself says what is missing. There may be space by now, and this block is small. */
+    /* After a failed write try once more, so that the trace itself says what is missing. There may be space by now, and this block is small. */
     if (!rc)
         rc = WRITER_ENCODE(w, end, .ts = sys_now(), .reason = value_text(before ? "disk" : reason),
                            .signal = (uint64_t)signal, .last = last);
@@ -230,6 +230,6 @@ int writer_close(struct writer *w, const char *reason) {
 }
 
 void writer_abandon(struct writer *w) {
-    /* The live file is not mapped in a child (MADV_DONTFORK): something else may be there. */
+    /* A child does not have the live file's mapping (MADV_DONTFORK): other memory may be at its address. */
     tracefile_close(&w->file);
 }
