@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding the live file, and the two functions that only talk to the agent: status and mail. */
+/* Finds the live file, and has the two functions that only talk to the agent: status and mail. */
 #include "inject.h"
 
 #include "text.h"
@@ -25,7 +25,7 @@ static int open_mapped(pid_t pid, uint32_t own, const struct proc_maps *maps, in
         if (!base || !dot || m->deleted || strcmp(dot, ".live") ||
             strncmp(base + 1, head, strlen(head)))
             continue;
-        /* As it is named here; or as it is named in another mount namespace, seen through its root. */
+        /* Under its name here, or under its name in another mount namespace, seen through the process's root. */
         snprintf(there, sizeof there, "%s", m->path);
         rc = live_open(out, there, writable);
         if (rc == -ENOENT && proc_link(pid, "root", root, sizeof root) == 0) {
@@ -49,7 +49,7 @@ int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct
     uint32_t own = (uint32_t)proc_own_id(pid, 0);
     int rc;
 
-    /* It is mapped shortly before it is whole. */
+    /* The file is mapped shortly before it is complete. */
     for (unsigned i = 0;
          (rc = open_mapped(pid, own, maps, writable, out)) == -EBADMSG && i < YOUNG_TRIES; i++)
         sys_sleep(2 * SYS_MS);
@@ -125,7 +125,7 @@ int inspect_status(int pid, unsigned flags, char **out) {
     return *out ? 0 : -ENOMEM;
 }
 
-static struct live *asking; /* (a) what inspect_mail() waits for */
+static struct live *asking; /* (a) the live file whose reply inspect_mail() waits for */
 
 void inspect_mail_interrupt(void) {
     live_mail_interrupt(__atomic_load_n(&asking, __ATOMIC_ACQUIRE));

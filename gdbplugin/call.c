@@ -15,27 +15,27 @@
 #define UNWATCHED_NS  20000000u
 #define STEPS_MAX     200000
 #define INTERRUPT_NS  1000000000u
-#define ENTRY_LENGTH  9 /* of the restorer, up to the end of its `syscall` */
+#define ENTRY_LENGTH  9 /* length of the restorer up to the end of its `syscall` */
 #define SYSCALL_STOP  (SIGTRAP | 0x80)
 #define FS_BASE_INSNS 32
 
 /*
- * ---- a signal frame as the kernel would have pushed it ----
+ * ---- builds a signal frame like one that the kernel pushes ----
  * The layout is struct rt_sigframe of Linux on x86-64 (arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h).
  */
 
 #define FX_SIZE     512
-#define XSAVE_MIN   576 /* FX_SIZE and the header */
-#define SW_RESERVED 464 /* in the FX part: what the kernel notes for itself */
+#define XSAVE_MIN   576 /* FX_SIZE plus the XSAVE header */
+#define SW_RESERVED 464 /* offset in the FX part of what the kernel stores for itself */
 #define AMX         (3ull << 17)
 #define AMX_DATA    (1ull << 18)
 
 #define UC_FP_XSTATE         1u
 #define UC_SIGCONTEXT_SS     2u
 #define UC_STRICT_RESTORE_SS 4u
-#define SS_INVALID           0x7fff /* the kernel leaves the alternate stack as it is */
+#define SS_INVALID           0x7fff /* the kernel leaves the alternate stack unchanged */
 
-struct frame { /* struct rt_sigframe: ucontext's flags, link and stack, then the rest of it */
+struct frame { /* struct rt_sigframe: ucontext's flags, link and stack, then the rest */
     uint64_t return_address;
     uint64_t uc_flags, uc_link;
     uint64_t ss_sp;
@@ -49,7 +49,7 @@ _Static_assert(offsetof(struct frame, regs) == 8 + 40,
                "ucontext: flags, link and stack come first");
 _Static_assert(offsetof(struct frame, sigmask) == 8 + 40 + 256, "struct sigcontext has 256 bytes");
 
-/* Bytes that the state components `features` take in the standard format of XSAVE. */
+/* Returns the number of bytes that the state components `features` take in the standard format of XSAVE. */
 static size_t xsave_size(uint64_t features) {
     size_t size = XSAVE_MIN;
 
@@ -62,8 +62,8 @@ static size_t xsave_size(uint64_t features) {
 }
 
 /*
- * Registers with which a thread goes on by itself where the kernel will not handle its interrupted system call
- * any more: the call is made again, or, when that would change its timeout, it returns EINTR.
+ * Registers with which a thread continues by itself when the kernel will no longer handle its interrupted system
+ * call: the call is made again, or, when that would change its timeout, it returns EINTR.
  */
 static struct user_regs_struct resumed(const struct user_regs_struct *regs) {
     struct user_regs_struct r = *regs;
@@ -75,13 +75,13 @@ static struct user_regs_struct resumed(const struct user_regs_struct *regs) {
     if (ret == -512 || ret == -513 || ret == -514) { /* ERESTARTSYS, NOINTR, NOHAND */
         r.rax = (uint64_t)nr;
         r.rip -= 2;
-    } else if (ret == -516) /* ERESTART_RESTARTBLOCK: the rest of its time is gone with sigreturn */
+    } else if (ret == -516) /* ERESTART_RESTARTBLOCK: sigreturn loses the remaining timeout */
         r.rax = (uint64_t)-EINTR;
     return r;
 }
 
 #define SAME(name) .name = r.name
-/* With what the thread gets back. 0, or -E2BIG: more vector state than fits. */
+/* Builds the frame from the state that the thread gets back. Returns 0, or -E2BIG: more vector state than fits. */
 static int build_frame(struct call *c) {
     struct user_regs_struct r = resumed(&c->t->regs);
     const uint8_t *x = (const uint8_t *)c->xstate;
@@ -98,13 +98,13 @@ static int build_frame(struct call *c) {
                                SAME(rdx), SAME(rax), SAME(rcx), SAME(rsp), SAME(rip), SAME(eflags)},
                       .sigmask = c->mask};
     g.regs.cs = (uint16_t)r.cs;
-    g.regs.__pad0 = (uint16_t)r.ss; /* where the kernel has it */
+    g.regs.__pad0 = (uint16_t)r.ss; /* the field where the kernel keeps ss */
 
     if (c->xlen < XSAVE_MIN)
         return -E2BIG;
-    features = load64(x + SW_RESERVED); /* XCR0, as the kernel gives it there */
+    features = load64(x + SW_RESERVED); /* XCR0, which the kernel stores there */
     if (!(load64(x + FX_SIZE) & AMX_DATA))
-        features &= ~AMX; /* a thread that has not asked for AMX may not restore it */
+        features &= ~AMX; /* a thread that has not requested AMX may not restore it */
     size = xsave_size(features);
     if (size > c->xlen)
         return -E2BIG;
@@ -156,8 +156,8 @@ int call_find_restorer(pid_t pid, const struct proc_maps *maps, uint64_t base, u
 }
 
 /*
- * The address of the thread's errno, without calling __errno_location: it adds a number from the C library's
- * table (rip-relative) to the thread pointer, in one of two orders.
+ * Returns the address of the thread's errno without calling __errno_location, which adds a number
+ * from the C library's table (rip-relative) to the thread pointer, in one of two orders.
  */
 static uint64_t find_errno(struct call *c) {
     unsigned char b[FS_BASE_INSNS], *p = b;
@@ -189,7 +189,7 @@ int call_begin(struct call *c, struct stop *s, size_t i, const struct call_code 
     if (c->t->regs.cs != USER_CS)
         return -ENOTSUP;
     if (c->t->signal)
-        return -EAGAIN; /* it is in the middle of taking a signal */
+        return -EAGAIN; /* it is just taking a signal */
     if (ptrace(PTRACE_GETREGSET, c->t->tid, (void *)NT_X86_XSTATE, &iov) < 0 ||
         ptrace(PTRACE_GETSIGMASK, c->t->tid, (void *)sizeof c->mask, &c->mask) < 0 ||
         ptrace(PTRACE_SETOPTIONS, c->t->tid, NULL,
@@ -212,12 +212,12 @@ int call_string(struct call *c, const char *s, uint64_t *addr) {
 }
 
 /*
- * Each step by itself leaves a thread that ends well: the frame lies in unused stack; with the registers set the
- * function is as good as called by a signal handler's frame; the mask is in the frame.
+ * After each step the thread would still end well by itself: the frame is in unused stack; once the registers are
+ * set, the function is as good as called from a signal handler's frame; the mask is in the frame.
  */
 static int start(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1) {
     struct user_regs_struct r = c->t->regs;
-    /* The kernel resets the handler of a fault signal that is blocked when the fault comes: these stay open. */
+    /* If a fault signal is blocked, the kernel resets its handler when the fault comes. So these stay unblocked. */
     uint64_t mask = ~(bit(SIGTRAP) | bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) |
                       bit(SIGSYS) | bit(SIGABRT));
     int rc = build_frame(c);
@@ -239,7 +239,7 @@ static int start(struct call *c, uint64_t fn, uint64_t arg0, uint64_t arg1) {
     return ptrace(PTRACE_SETSIGMASK, c->t->tid, (void *)sizeof mask, &mask) < 0 ? -errno : 0;
 }
 
-/* Vector registers and mask; then where it stood, with the system call that it is about to make left out. */
+/* Restores vector registers and mask, then the other registers. The system call that the thread is about to make is skipped. */
 static int put_back(struct call *c, const struct user_regs_struct *regs) {
     struct iovec iov = {c->xstate, c->xlen};
 
@@ -252,13 +252,13 @@ static int put_back(struct call *c, const struct user_regs_struct *regs) {
     return 0;
 }
 
-/* A step's SIGTRAP has been sent and not been reported: the stop that we asked for came first. Without a tracer it would end the process. */
+/* Whether a step's SIGTRAP was sent but not reported, because the stop that we requested came first. Without a tracer it would kill the process. */
 static int step_is_pending(const struct call *c) {
     return (proc_status_number(c->stop->pid, c->t->tid, "SigPnd", 16) & bit(SIGTRAP)) != 0;
 }
 
-/* The thread stands or runs: brings it to a stop that is no system call's, where the kernel looks after an interrupted
- * system call once more when it goes on. */
+/* Brings the thread, stopped or running, to a stop that is not at a system call. When it goes on from there, the
+ * kernel handles an interrupted system call once more. */
 static int bring_to_stop(struct call *c, int running) {
     uint64_t deadline = sys_now() + INTERRUPT_NS;
     int st, rc;
@@ -276,13 +276,13 @@ static int bring_to_stop(struct call *c, int running) {
     }
 }
 
-/* It is about to enter rt_sigreturn. */
+/* The thread is about to enter rt_sigreturn, so the call has returned. */
 static int returned(struct call *c) {
     struct user_regs_struct r = resumed(&c->t->regs);
     int rc = 0;
 
     c->sp = 0;
-    /* A seccomp filter would be asked about the call that is left out: there the kernel may do its work. */
+    /* A seccomp filter would see the skipped call, so under a filter let the kernel run rt_sigreturn. */
     if (!c->code->filtered)
         rc = put_back(c, &r);
     if (rc == 0)
@@ -290,7 +290,7 @@ static int returned(struct call *c) {
     return rc;
 }
 
-/* What a stop of the calling thread means: 0 the call returned; -EAGAIN goes on; -EFAULT it crashed. */
+/* Judges a stop of the calling thread. Returns 0: the call has returned; -EAGAIN: let it go on; -EFAULT: it crashed. */
 static int judge(struct call *c, int st, uint64_t *result) {
     struct user_regs_struct r;
     int sig = WSTOPSIG(st);
@@ -304,7 +304,7 @@ static int judge(struct call *c, int st, uint64_t *result) {
     if (ptrace(PTRACE_GETREGS, c->t->tid, NULL, &r) < 0)
         return -ESRCH;
     if (st >> 16 != 0) { /* our interrupt, or a group stop */
-        /* Unwatched it may have come back: then it is above the frame. */
+        /* A call that is not watched may have returned: then the stack pointer is above the frame. */
         if (!c->until_clone || c->child || r.rsp <= c->frame.at + 8)
             return -EAGAIN;
         c->left = 1;
@@ -323,14 +323,14 @@ static int judge(struct call *c, int st, uint64_t *result) {
             return -EAGAIN;
         return returned(c);
     }
-    if (sig == SIGSTOP) { /* cannot be held back: let the process have it when we are done */
+    if (sig == SIGSTOP) { /* it cannot be held back: deliver it when we are done */
         c->t->signal = SIGSTOP;
         return -EAGAIN;
     }
     return -EFAULT;
 }
 
-/* How the thread goes on. */
+/* Lets the thread go on, in the mode that the call needs. */
 static int go_on(const struct call *c, int stepping) {
     int how = stepping                      ? PTRACE_SINGLESTEP
               : c->until_clone && !c->child ? PTRACE_CONT
@@ -339,7 +339,7 @@ static int go_on(const struct call *c, int stepping) {
     return ptrace(how, c->t->tid, NULL, NULL) < 0 ? -errno : 0;
 }
 
-/* The next stop. Of a thread that is not watched we ask for one now and then. */
+/* Waits for the next stop. A thread that is not watched is interrupted now and then. */
 static int next_stop(struct call *c, int *st, uint64_t deadline) {
     int rc;
 
@@ -382,18 +382,18 @@ int call_end(struct call *c) {
     int rc = 0, unfinished = c->sp != 0;
 
     if (c->t->stopped && unfinished) {
-        /* It has crashed or was stepped through (and stands), or still runs. */
+        /* The function has crashed or was stepped through (and is stopped), or still runs. */
         unfinished = ptrace(PTRACE_GETSIGINFO, c->t->tid, NULL, &si) < 0;
         if (unfinished)
             rc = bring_to_stop(c, 1);
-        /* Let it end by itself, with its own signals. */
+        /* Let it end by itself, with the thread's own signal mask. */
         if (unfinished && rc == 0 &&
             ptrace(PTRACE_SETSIGMASK, c->t->tid, (void *)sizeof c->mask, &c->mask) < 0)
             rc = -errno;
     }
     if (c->t->stopped && rc == 0 && !unfinished && !c->left) {
         struct user_regs_struct r = c->t->regs;
-        /* With a filter, rt_sigreturn has run, after which a timeout cannot be continued. */
+        /* With a filter rt_sigreturn has run; after it a timeout cannot be continued. */
         if (c->code->filtered && (long)r.orig_rax >= 0 && (long)r.rax == -516)
             r = resumed(&r);
         rc = put_back(c, &r);

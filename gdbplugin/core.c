@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A core file: its memory, its notes, opening it; and the core as a source. */
+/* A core file: reads its memory and its notes, opens it, and makes an origin of it. */
 #include "core.h"
 
 #include <sys/procfs.h>
@@ -12,14 +12,14 @@
 
 /* ---- memory ---- */
 
-/* The first segment that ends beyond addr, or NULL. */
+/* Returns the first segment that ends behind addr, or NULL. */
 static const struct core_segment *segment_at(const struct core *c, uint64_t addr) {
     size_t at = ARRAY_BEFORE(i, c->nsegments, c->segments[i].addr + c->segments[i].size <= addr);
 
     return at < c->nsegments ? &c->segments[at] : NULL;
 }
 
-/* How many of n bytes at addr are in the core itself, and where. */
+/* Returns how many of the n bytes at addr are in the core itself, and their place in *p. */
 static size_t own_bytes(const struct core *c, uint64_t addr, size_t n, const unsigned char **p) {
     const struct core_segment *s = segment_at(c, addr);
     uint64_t in;
@@ -33,10 +33,10 @@ static size_t own_bytes(const struct core *c, uint64_t addr, size_t n, const uns
     return s->filed - in < n ? (size_t)(s->filed - in) : n;
 }
 
-/* The same from the file that was mapped there. */
+/* The same for the file that was mapped there. */
 static size_t file_bytes(struct core *c, uint64_t addr, size_t n, const unsigned char **p) {
     const struct proc_map *m = proc_maps_at(&c->maps, addr);
-    /* What could be written is older in the file. */
+    /* Writable memory may be newer than the file. */
     struct core_module *mod = m && m->perms[1] != 'w' ? core_module(c, addr) : NULL;
     uint64_t at;
 
@@ -60,7 +60,7 @@ static int read_bytes(struct core *c, uint64_t addr, char *out, size_t n, int ow
         size_t part = own_bytes(c, addr, n, &p);
 
         if (part == 0 && !own) {
-            /* Not beyond the next segment's own bytes: what is in the core is newer. */
+            /* Stop before the next segment's own bytes, which are newer than the file. */
             const struct core_segment *s = segment_at(c, addr);
             size_t most = n;
             if (s && addr < s->addr && s->addr - addr < most)
@@ -77,7 +77,7 @@ static int read_bytes(struct core *c, uint64_t addr, char *out, size_t n, int ow
     return 0;
 }
 
-/* From the core, else from the file that was mapped there. */
+/* Reads from the core, else from the file that was mapped there. */
 static int core_read(void *core, uint64_t addr, void *buf, size_t n) {
     return read_bytes(core, addr, buf, n, 0);
 }
@@ -117,11 +117,11 @@ static void add_process(struct origin *s, const unsigned char *p, size_t n) {
     s->pid = ps.pr_pid;
     snprintf(s->core->name, sizeof s->core->name, "%.*s", (int)sizeof ps.pr_fname, ps.pr_fname);
     snprintf(s->command, sizeof s->command, "%.*s", (int)sizeof ps.pr_psargs, ps.pr_psargs);
-    for (size_t k = strlen(s->command); k > 0 && s->command[k - 1] == ' '; k--) /* the kernel's */
+    for (size_t k = strlen(s->command); k > 0 && s->command[k - 1] == ' '; k--) /* padding */
         s->command[k - 1] = 0;
 }
 
-/* count, page size; start, end, page of the file for each; then the names, each ended by NUL. */
+/* The note: count, page size; for each file its start, end and page in the file; then the names, each ended by NUL. */
 static int add_files(struct core *c, const unsigned char *p, size_t n) {
     const unsigned char *end = p + n;
     uint64_t count = n >= 16 ? load64(p) : 0, page = n >= 16 ? load64(p + 8) : 0;
@@ -164,7 +164,7 @@ static void add_auxv(struct core *c, const unsigned char *p, size_t n) {
     }
 }
 
-/* Fills in the origin's threads (the one that crashed is the first), its name and signal, and the core's maps. 0 or -errno. */
+/* Reads the origin's threads (the one that crashed is the first), its name and signal, and the core's maps. Returns 0 or -errno. */
 static int read_notes(struct origin *s, const unsigned char *p, size_t n) {
     struct pywalk_note note;
     int rc = 0;
@@ -203,7 +203,7 @@ static int read_segments(struct origin *s, const Elf64_Ehdr *e) {
     uint64_t count = e->e_phnum;
     int rc = 0;
 
-    if (count == PN_XNUM) { /* more than 65534: in section 0 */
+    if (count == PN_XNUM) { /* more than 65534: the number is in section 0 */
         Elf64_Shdr sh;
         if (e->e_shoff > c->size - sizeof sh)
             return -EBADMSG;
@@ -322,7 +322,7 @@ static int core_open(struct origin *s, const char *path, char **why) {
     return core_modules(c);
 }
 
-/* ---- the core as a source ---- */
+/* ---- the core as an origin ---- */
 
 static int copy_maps(const struct core *c, struct proc_maps *out) {
     static char vdso[] = "[vdso]";
@@ -364,7 +364,7 @@ int origin_core(struct origin *s, const char *path, const struct origin_files *f
     s->mem = (struct pywalk_mem){core_read, s->core};
     if (!s->command[0])
         snprintf(s->command, sizeof s->command, "%s", s->core->name);
-    /* The file that holds the program headers that the kernel handed to the process. */
+    /* The program is the file that holds the program headers which the kernel gave to the process. */
     exe = s->core->phdr ? proc_maps_at(&s->core->maps, s->core->phdr) : NULL;
     snprintf(s->exe, sizeof s->exe, "%s", exe ? exe->path : "");
     qsort(s->v, s->n, sizeof *s->v, origin_by_tid);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files that were mapped in the process of a core: where they are on this machine. */
+/* Finds on this machine the files that were mapped in the process of a core. */
 #include <sys/stat.h>
 
 #include "agent/pywalk/image.h"
@@ -18,27 +18,27 @@ static int read_file(void *module, uint64_t at, void *buf, size_t n) {
 
 /* ---- looking for a file ---- */
 
-/* Without a build-id (the file has none, or the core lacks its page): the ELF header and the program headers must be those in
- * memory, where the core has them. */
+/* Without a build-id (the file has none, or the core lacks its page), the ELF header and the program headers must
+ * equal those in memory, if the core has them. */
 static int same_headers(struct pywalk_mem own, struct core_module *m) {
     struct pywalk_elf here, there;
     int rc = pywalk_elf_read(own, m->start, &here);
 
-    if (rc != 0) /* does anything speak against it? */
+    if (rc != 0) /* accept when the core lacks the headers, or memory has no ELF file */
         return rc == -EFAULT || memcmp(here.e.e_ident, ELFMAG, SELFMAG) != 0;
     return pywalk_elf_read((struct pywalk_mem){read_file, m}, 0, &there) == 0 &&
            memcmp(&here.e, &there.e, sizeof here.e) == 0 &&
            memcmp(here.p, there.p, here.e.e_phnum * sizeof *here.p) == 0;
 }
 
-/* Maps the file if it is the one that was mapped there. 1: it is; 0: another; -errno. */
+/* Maps the file if it is the one that was mapped in the process. Returns 1 if it is; 0: it is another; -errno. */
 static int try_file(struct core *c, struct core_module *m, const char *path) {
     unsigned char want[PYWALK_BUILD_ID], have[PYWALK_BUILD_ID];
     struct pywalk_mem own = {core_read_own, c};
     struct stat st;
     size_t n, k;
     int rc;
-    /* A name from the core is checked before it is opened; what the user gave may lie anywhere. */
+    /* A path from the core is not trusted, so it is checked before it is opened; a path from the user may be anywhere. */
     int fd = strcmp(path, m->path) == 0 ? plain_file_open(path)
              : stat(path, &st) < 0      ? -errno
              : !S_ISREG(st.st_mode)     ? -ENOENT
@@ -86,7 +86,7 @@ static void find_module(struct core *c, struct core_module *m) {
         TRY("%s/%s", c->files.sysroot, base);
     }
     n = pywalk_build_id(own, m->start, id);
-    /* This machine's own file at that path, where a sysroot was given: only if it is surely the same. */
+    /* If a sysroot was given, use this machine's own file at that path only when a build-id proves that it is the same. */
     if (!c->files.sysroot || n)
         TRY("%s", m->path);
     for (int in = c->files.sysroot ? 0 : 1; n > 2 && in < 2; in++) {
@@ -108,7 +108,7 @@ struct core_module *core_module(struct core *c, uint64_t addr) {
     return &c->modules[at];
 }
 
-/* Consecutive mappings of one file are a module; a new one begins where the file begins again. */
+/* Consecutive mappings of one file are one module; a mapping of the file's beginning starts a new module. */
 int core_modules(struct core *c) {
     c->modules = calloc(c->maps.n + 1, sizeof *c->modules);
     if (!c->modules)
@@ -132,15 +132,15 @@ int core_modules(struct core *c) {
     return 0;
 }
 
-/* ---- what is not there ---- */
+/* ---- reporting what is missing ---- */
 
-/* The first of those in this state, of which something was wanted. */
+/* Names the first few modules that are in this state and were needed. */
 static void name_some(struct text *t, const struct core *c, int state, const char *what) {
     int n = 0;
 
     for (size_t i = 0; i < c->nmodules; i++) {
         const struct core_module *m = &c->modules[i];
-        /* Of the others only the file names are of use, if anything. */
+        /* Of other files (neither the program nor a library) at most the names are of use. */
         if (!m->wanted || (int)m->state != state || (!is_exe(c, m) && !strstr(m->path, ".so")))
             continue;
         if (n == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seccomp: whether the filters that a process's threads run under let the agent in. */
+/* seccomp: finds out whether the filters of a process's threads let the agent in. */
 #include <sys/ptrace.h>
 
 #include "inject.h"
@@ -8,7 +8,7 @@
 
 #define STAND_NS 2000000000u /* as long as native_load() tries */
 
-/* Reads the filters of the running process, in one stop. 0 with what filter_judge() says in *call, or -errno. */
+/* Reads the filters of the running process, in one stop. Returns 0 with filter_judge()'s answer in *call, or -errno. */
 static int judge(struct inject *in, const char **call, char **why) {
     uint64_t deadline = sys_now() + STAND_NS;
     struct filter_seen seen = {0};
@@ -24,7 +24,7 @@ static int judge(struct inject *in, const char **call, char **why) {
     for (size_t i = 0; i < s.n && rc == 0 && !*call; i++)
         if (proc_filters(in->pid, s.v[i].tid))
             rc = filter_judge_thread(s.v[i].tid, &seen, call);
-    /* After this stop the kernel would make that call for them. */
+    /* After this stop the kernel would make that call for these threads. */
     for (size_t i = 0; i < s.n && *call && !strcmp(*call, "restart_syscall"); i++) {
         struct user_regs_struct r = s.v[i].regs;
         if ((long)r.orig_rax < 0 || (long)r.rax != -516) /* ERESTART_RESTARTBLOCK */
@@ -53,12 +53,12 @@ int filters_allow(struct inject *in, char **why) {
         return 0;
     if (strict)
         call = "any but read, write and exit", rc = 0;
-    else if (same) /* our container's: we are under it ourselves */
+    else if (same) /* our container's filters: we are under them ourselves */
         call = filter_kills(0), rc = 0;
     else if (!own && geteuid() == 0)
         rc = judge(in, &call, why);
     in->judged = rc == 0 && own >= 0;
-    if (rc == -EACCES || rc == -EIO || rc == -EINVAL) /* by right, or by how the kernel was built */
+    if (rc == -EACCES || rc == -EIO || rc == -EINVAL) /* no permission, or not in this kernel */
         return fail(why, -EPERM,
                     "process %d runs under a seccomp filter that may end it, and cannot be read "
                     "here: inject as the host's root, in its container, or with --force",

@@ -11,17 +11,17 @@
 #define MAX_NATIVE 32768
 #define CODES      4096
 
-/* ---- locals: as text, from memory alone. 4 KB of text each at most ---- */
+/* ---- locals: as text, read from memory only, at most 4 KB of text each ---- */
 
-#define LOCALS_MOST 20000 /* values in one backtrace: the process may be standing still meanwhile */
-#define MAX_LOCALS  100   /* of a frame */
+#define LOCALS_MOST 20000 /* values in one backtrace: the process may be stopped meanwhile */
+#define MAX_LOCALS  100   /* per frame */
 #define MAX_TEXT    4096
 
 struct locals {
-    struct pywalk_pages *cache; /* they lie close together, and their types are the same few */
-    struct pywalk pw;           /* whose reads go through it */
+    struct pywalk_pages *cache; /* locals are close together, and of the same few types */
+    struct pywalk pw;           /* reads through the cache */
     struct pywalk_objects ob;
-    size_t *left; /* values that may still be read */
+    size_t *left; /* number of values that may still be read */
     struct stack_frame *out;
     char text[MAX_TEXT];
 };
@@ -29,7 +29,7 @@ struct locals {
 static int one(void *ctx, const struct pywalk_local *local) {
     struct locals *l = ctx;
     struct stack_local *v = &l->out->locals[l->out->nlocals];
-    int n, cut = l->out->nlocals == MAX_LOCALS; /* there are more */
+    int n, cut = l->out->nlocals == MAX_LOCALS; /* there are more locals */
 
     if (*l->left == 0)
         return 1;
@@ -40,11 +40,11 @@ static int one(void *ctx, const struct pywalk_local *local) {
     v->type = n > 0 ? strdup(l->text) : NULL;
     n = cut ? 0 : pywalk_repr(&l->ob, local->object, NULL, l->text, sizeof l->text);
     v->value = strdup(n > 0 ? l->text : cut ? "..." : "?");
-    l->out->nlocals++; /* frames_free() frees what is there */
+    l->out->nlocals++; /* frames_free() frees what there is */
     return !v->name || !v->value;
 }
 
-/* Its cache is to be freed, whatever comes of it. */
+/* Opens the reader of locals. The caller must free the cache in any case. */
 static int locals_open(struct locals *l, const struct pywalk *pw, size_t *left) {
     l->cache = pywalk_pages_new(pw->mem);
     l->pw = *pw;
@@ -60,13 +60,13 @@ static void locals_read(struct locals *l, const struct pywalk_frame *frame,
     if (!out->locals)
         return;
     l->out = out;
-    /* what there is, if not all */
+    /* keep what there is, even if incomplete */
     out->has_locals = pywalk_locals(&l->ob, frame, MAX_LOCALS + 1, one, l) >= 0;
 }
 
 /* ---- frames ---- */
 
-/* Code objects read already. Addresses are reused, so each is known by its identity too. */
+/* Code objects read already. Addresses are reused, so each is also checked by its identity. */
 struct known_code {
     uint64_t addr, identity;
     const struct python *py;
@@ -153,7 +153,7 @@ const char *frames_why(const struct origin *s, int rc) {
                                     : "the thread was just changing them";
 }
 
-/* The frames of one interpreter that the thread is in. */
+/* Reads the frames of one interpreter that the thread is in. */
 static int read_state(struct frames_reader *r, int which, const struct pywalk_thread *pt,
                       struct stack_thread *t) {
     struct python *py = &r->py[which];
@@ -203,7 +203,7 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
     return 0;
 }
 
-/* A core's thread without a state of its FS base is known by its id, unless that is another's of another pid namespace. */
+/* In a core, a thread whose FS base has no thread state is looked up by its id, unless that id belongs to another thread, of another pid namespace. */
 static int is_anothers(const struct origin *s, const struct pywalk_thread *pt) {
     int found = 0;
 
@@ -230,7 +230,7 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
     return rc;
 }
 
-/* GDB's gcore writes zeros for what lies behind a page that it cannot read: the guard page of a thread's stack, where that is no mapping of its own. */
+/* GDB's gcore writes zeros for memory behind a page that it cannot read: the guard page of a thread's stack, if that is not a mapping of its own. */
 static int is_blank(struct origin *s, const struct origin_thread *src) {
     static const uint64_t zeros[16];
     uint64_t words[16];
@@ -255,7 +255,7 @@ int frames_read(struct frames_reader *r, const struct origin_thread *src, struct
 
 /* ---- merging ---- */
 
-/* What a frame is to the merge for one Python (-1: for none). */
+/* Describes a frame for the merge of one Python (-1: of none). */
 static struct merge_native native_of(const struct frames_reader *r, const struct stack_thread *t,
                                      int which, uint32_t index) {
     const struct stack_frame *f = &t->frames[index];
@@ -272,12 +272,12 @@ static struct merge_native native_of(const struct frames_reader *r, const struct
     return out;
 }
 
-/* Merges the frames of one Python, `count` from `first` on, into the n that are in order before: its eval loops are native
- * frames there, whatever has been merged already. Returns how many there are then. */
+/* Merges the frames of one Python, `count` of them from `first` on, into the n frames that are in order already. Its
+ * eval loops are native frames there, whatever has been merged before. Returns the new number of frames. */
 static size_t merge_one(const struct frames_reader *r, const struct stack_thread *t, int which,
                         size_t first, size_t count, uint32_t *order, size_t n,
                         struct merge_native *nat, struct merge_python *py) {
-    int own = t->python == 0; /* a thread of the agent's own is shown as it is */
+    int own = t->python == 0; /* a thread of the agent itself is shown unchanged */
 
     for (size_t i = 0; i < n; i++) {
         nat[i] = native_of(r, t, which, order[i]);
@@ -291,7 +291,7 @@ static size_t merge_one(const struct frames_reader *r, const struct stack_thread
     return merge_stacks(py, count, nat, n, !t->complete || t->cut, order);
 }
 
-/* CPython's collector on the stack, by the names that its functions had from 3.7 on. */
+/* Whether CPython's garbage collector is on the stack, by the names of its functions since 3.7. */
 static int collects(const struct frames_reader *r, const struct stack_thread *t) {
     for (size_t i = 0; i < t->nnative; i++) {
         struct native_name name;
@@ -311,7 +311,7 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
     const size_t first = t->nnative;
     size_t n = first, at = first;
 
-    if (t->flags & PYWALK_MAY_COLLECT && collects(r, t)) /* its native frames show it */
+    if (t->flags & PYWALK_MAY_COLLECT && collects(r, t)) /* the native frames show it */
         t->flags |= PYWALK_COLLECTING;
     if (!order || !merged || !nat || !py)
         return -ENOMEM;
@@ -325,11 +325,11 @@ int frames_merge(const struct frames_reader *r, struct stack_thread *t) {
             n = merge_one(r, t, p, at, count, order, n, nat, py);
         at += count;
     }
-    if (n && at == first) /* no Python frames: the agent's are left out all the same */
+    if (n && at == first) /* no Python frames: still leave out those of the agent */
         n = merge_one(r, t, -1, at, 0, order, n, nat, py);
     for (size_t i = 0; i < n; i++)
         merged[i] = t->frames[order[i]];
-    free(t->frames); /* what was replaced, the eval loops, owns nothing */
+    free(t->frames); /* the replaced frames, eval loops, own nothing */
     t->frames = merged;
     t->n = n;
     merged = NULL;
@@ -355,7 +355,7 @@ static char *copy(const char *text) {
     return text && *text ? strdup(text) : NULL;
 }
 
-/* The frames of the functions at a native one, `v` (NULL: no lines are known), of which the last is its own. */
+/* Makes the frames of the functions at one native frame. `v` is NULL when no lines are known; the last function is the frame's own. */
 static void name_native(const struct native_name *name, const struct inlined_frame *v, size_t n,
                         struct stack_frame *out) {
     for (size_t i = 0; i < n; i++, out++) {

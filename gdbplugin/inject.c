@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every method does with the process: stops it, lets it go, sees whether it is still the same program. */
+/* Shared by all methods: stops the process, lets it run, and checks whether it still runs the same program. */
 #include "inject.h"
 
 #include "text.h"
@@ -37,13 +37,13 @@ int inject_same(const struct inject *in) {
 int inject_stand(struct inject *in, struct stop *s, char **why) {
     int rc = stop_seize(s, in->pid, STOP_MS);
 
-    /* The addresses that we know mean nothing after an exec, which nobody can begin while all threads stand still. */
+    /* The addresses that we know are invalid after an exec, which no thread can begin while all are stopped. */
     if (inject_same(in) < 0) {
         if (rc == 0)
             inject_release(in, s);
         return -ESTALE;
     }
-    if (rc == -ETIMEDOUT) { /* it may be over soon: a vfork, a write to a disk */
+    if (rc == -ETIMEDOUT) { /* it may end soon: a vfork, a disk write */
         snprintf(in->why, sizeof in->why,
                  "thread %d is in an uninterruptible system call, or gets no processor", s->stuck);
         return -EAGAIN;
@@ -56,7 +56,7 @@ int inject_stand(struct inject *in, struct stop *s, char **why) {
 int inject_mapped(struct inject *in) {
     const char *name = strrchr(in->stage.lib_there, '/');
 
-    /* The path as we see it may have another root; the directory's name is ours alone. */
+    /* The path as we see it may have another root, but the directory's name is unique. */
     while (name > in->stage.lib_there && *--name != '/')
         ;
     return proc_has_mapped(in->pid, name) == 1;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspect_inject(): the steps of inject.h one after the other; waits for the agent to come up, and says how it went. */
+/* inspect_inject(): performs the steps of inject.h, waits for the agent to start, and reports the result. */
 #include <signal.h>
 
 #include "script.h"
 #include "text.h"
 
-#define WAIT_NS  10000000000u /* for the agent to come up */
+#define WAIT_NS  10000000000u /* for the agent to start */
 #define START_NS 300000000u   /* for a program to load its Python */
-#define TRIES    100          /* of a process that begins one program after the other */
-#define EXEC_NS  10000000000u /* for an exec to come to its end */
-#define AGAIN_NS 500000000u   /* for one to show */
+#define TRIES    100          /* for a process that runs exec after exec */
+#define EXEC_NS  10000000000u /* for an exec to end */
+#define AGAIN_NS 500000000u   /* for an exec to become visible */
 #define READS    5
 
 static const struct {
@@ -23,8 +23,8 @@ static const struct {
     [INJECT_BREAKPOINT] = {"breakpoint", NULL, NULL}, /* never done */
 };
 
-/* The agent comes up in its own thread: waits for its live file to say so. -EALREADY: it is another injection's, which
- * had not come up at the first check (its injector may have been killed). */
+/* Waits until the live file says that the agent has started, in a thread of its own. -EALREADY: the agent is that of
+ * another injection, which had not started at the first check (its injector may have been killed). */
 static int wait_agent(struct inject *in, struct live **l, char **why) {
     uint64_t deadline = sys_now() + WAIT_NS;
     char text[512] = "";
@@ -47,9 +47,9 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
         state = *l ? __atomic_load_n(&(*l)->state, __ATOMIC_ACQUIRE) : LIVE_STARTING;
         if (state == LIVE_FAILED)
             return fail(why, -EIO, "the agent failed to start in process %d", in->pid);
-        if (state != LIVE_STARTING) /* it runs, or has run: the program may have ended meanwhile */
+        if (state != LIVE_STARTING) /* it runs, or has run: the program may have ended */
             return status == -EALREADY ? -EALREADY : 0;
-        /* Where a trace's name was taken the agent has begun once more, with another live file: search again. */
+        /* If the trace's name was taken, the agent has started again with another live file: search again. */
         agentfile_close(*l);
         *l = NULL;
         sys_sleep(2 * SYS_MS);
@@ -59,7 +59,7 @@ static int wait_agent(struct inject *in, struct live **l, char **why) {
                 (unsigned)(WAIT_NS / 1000000000u), text[0] ? text : "is the process stopped?");
 }
 
-/* Where we find a path of the target's. */
+/* Writes the line that says how the injection went; the trace's path in it is given as we see it. */
 static void report(struct inject *in, const struct live *l, const char *what, char **out) {
     struct text t = {0};
 
@@ -91,7 +91,7 @@ static const char *conf_value(const char *conf, const char *key) {
     return NULL;
 }
 
-/* The caller's lines, and what they leave open. */
+/* Makes the configuration: the caller's lines, and defaults for what they lack. */
 static char *full_conf(const struct inject *in, const char *conf) {
     const char *trace = conf_value(conf, "PROBING_TRACE");
     const char *slash = in->pre.cwd[1] ? "/" : "";
@@ -100,7 +100,7 @@ static char *full_conf(const struct inject *in, const char *conf) {
 
     if (gethostname(host, sizeof host - 1) < 0)
         strcpy(host, "host");
-    if (in->passive) /* it has none */
+    if (in->passive) /* it has no trace */
         ;
     else if (!trace)
         text_add(&t, "PROBING_TRACE=%s%sprobing-%s-%d.zst\n", in->pre.cwd, slash, host, in->pid);
@@ -120,7 +120,7 @@ static char *full_conf(const struct inject *in, const char *conf) {
     return text_take(&t);
 }
 
-/* An agent that does not record is ended for one that does. 1, or -errno. */
+/* Waits until an agent that does not record is gone (a passive one is told to stop), so that one that records can follow. Returns 1, or -errno. */
 static int end_recording(struct inject *in, struct live *l, int passive) {
     uint64_t deadline = sys_now() + WAIT_NS;
     char reply[256];
@@ -141,7 +141,7 @@ static int end_recording(struct inject *in, struct live *l, int passive) {
     return rc < 0 ? rc : 1;
 }
 
-/* An agent is there already. 0: dealt with, *out says how; 1: it must be loaded. */
+/* Handles an agent that is there already. Returns 0: done, *out says how; 1: the agent must be loaded. */
 static int already(struct inject *in, char **out) {
     struct live *l;
     int rc = agentfile_open(in->pid, &in->maps, 1, &l), passive;
@@ -168,7 +168,7 @@ static int already(struct inject *in, char **out) {
     return rc;
 }
 
-/* What would be done. Nothing is. */
+/* Says what would be done, and does nothing. */
 static char *dry_run(struct inject *in) {
     enum inject_method only = INJECT_METHOD_OF(in->flags);
     struct text t = {0};
@@ -198,7 +198,7 @@ static char *dry_run(struct inject *in) {
     return text_take(&t);
 }
 
-/* The methods in their order, until one has the stub loaded. */
+/* Tries the methods in their order, until one has loaded the stub. */
 static int climb(struct inject *in, char **why) {
     enum inject_method only = INJECT_METHOD_OF(in->flags);
     struct text t = {0};
@@ -236,7 +236,7 @@ static int climb(struct inject *in, char **why) {
     return fail(why, rc, "cannot inject into process %d: %s", in->pid, strerror(-rc));
 }
 
-/* One that is ending loses its memory first. While an exec puts another thread in the first one's place, a reading may find neither. */
+/* Whether the process is alive. One that is ending loses its memory first. While an exec gives another thread the main one's place, a reading may find neither. */
 static int lives(pid_t pid) {
     for (int i = 0; i < READS; i++) {
         struct proc_maps maps;
@@ -252,13 +252,13 @@ static int lives(pid_t pid) {
     return 0;
 }
 
-/* Its loader is there, and the C library not yet: on a busy machine that takes its time. */
+/* Whether the loader is mapped, but not yet the C library: on a busy machine loading takes its time. */
 static int is_loading(const struct proc_maps *maps) {
     return proc_maps_library(maps, "ld-linux*") && !proc_maps_library(maps, "libc.so.6") &&
            !proc_maps_library(maps, "libc-2.*");
 }
 
-/* A program that has just begun has not loaded its libraries yet. */
+/* Repeats the preflight for a while, as a program that has just begun has not loaded its libraries yet. */
 static int preflight_soon(struct inject *in, char **out) {
     uint64_t deadline = sys_now() + START_NS;
     int rc;
@@ -307,11 +307,11 @@ static int inject(struct inject *in, const char *lib_dir, const char *conf, char
     return rc;
 }
 
-/* Which program it runs; after `rc`, which came of what was known of another one, perhaps. In the middle of an exec, where a process also
- * looks like one that has ended, and can start no thread, it is waited for. */
+/* Finds which program the process runs now. `rc` is the result of a try, which may be due to knowledge of an earlier program. Waits for the
+ * end of an exec, in which a process also looks like one that has ended, and can start no thread. */
 static int find_image(const struct inject *in, int rc, uint64_t now[2]) {
     const uint64_t from = sys_now(), wait = rc == -EAGAIN ? AGAIN_NS : EXEC_NS;
-    const int same = rc != -ESRCH && rc != -ESTALE && rc != -EAGAIN; /* will do */
+    const int same = rc != -ESRCH && rc != -ESTALE && rc != -EAGAIN; /* the same program will do */
     int err;
 
     do {
@@ -323,7 +323,7 @@ static int find_image(const struct inject *in, int rc, uint64_t now[2]) {
     return err;
 }
 
-/* As often as it begins another program (exec) meanwhile: then all that was learnt of it is worthless. */
+/* Starts again each time the process begins another program (exec) meanwhile, since all that was learnt about it is invalid then. */
 static int inject_anew(struct inject *in, const char *lib_dir, const char *conf, char **out) {
     uint64_t now[2];
     int rc = 0;
@@ -356,7 +356,7 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     *out = NULL;
     if (!in)
         return -ENOMEM;
-    /* Nothing staged is to be left behind. */
+    /* Nothing staged may be left behind. */
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
@@ -371,7 +371,7 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     lived = lives(pid);
     rc = lived && find_image(in, 0, in->image) == 0 ? inject_anew(in, lib_dir, conf, out)
                                                     : inject(in, lib_dir, conf, out);
-    if (rc < 0 && lived && !lives(pid)) { /* whatever went wrong, that is why */
+    if (rc < 0 && lived && !lives(pid)) { /* whatever went wrong, this is the reason */
         free(*out);
         rc = fail(out, -ESRCH, "process %d ended just now", pid);
     }

@@ -12,7 +12,7 @@ struct native {
     Dwfl *dwfl;
     struct native_names *names;
     struct native_source s;
-    void **images; /* what elf_memory() was given: must stay */
+    void **images; /* memory given to elf_memory(), which must stay */
     size_t nimages;
     unsigned flags;
     int attached;
@@ -21,8 +21,8 @@ struct native {
     struct walk {
         struct pywalk_mem mem;
         pid_t tid;
-        const struct user_regs_struct *regs; /* NULL: there is none just now */
-        int all;                             /* registers; else the pc and the stack pointer */
+        const struct user_regs_struct *regs; /* NULL: no thread is being walked */
+        int all;                             /* all registers; else only pc and stack pointer */
         struct native_frame *out;
         size_t max, n;
     } walk;
@@ -30,12 +30,12 @@ struct native {
 
 /*
  * ---- the ELF files behind the mappings ----
- * Of a live process: the very file that is mapped, through its own root directory (a container), else what of it is
- * in memory (deleted or replaced). Of a core: core.h's. Of what GDB has: the file at this path when its build-id is that in
- * memory, else memory. So no other file than the one that runs is ever used.
+ * Live process: the file that is mapped, through the process's own root directory (a container), or its contents in
+ * memory when it was deleted or replaced. Core: the file found by core.h. GDB's target: the file at this path if its build-id
+ * is the one in memory, else memory. So a file other than the running one is never used.
  */
 
-/* ---- the file as it lies in memory ---- */
+/* ---- the file's contents in memory ---- */
 
 static void *keep(struct native *n, size_t size) {
     void *p = array_grow(&n->images, n->nimages, sizeof *n->images) == 0 ? calloc(1, size) : NULL;
@@ -45,8 +45,8 @@ static void *keep(struct native *n, size_t size) {
     return p;
 }
 
-/* Puts the segments back to where they are in the file. Section headers are not loaded: libdw finds the dynamic symbols and
- * the call frame information by the program headers. */
+/* Puts the segments back to their places in the file. Section headers are not in memory: libdw finds the dynamic
+ * symbols and the call frame information by the program headers. */
 static Elf *from_memory(struct native *n, uint64_t start) {
     struct pywalk_elf elf;
     const Elf64_Phdr *p = elf.p;
@@ -83,7 +83,7 @@ static Elf *from_memory(struct native *n, uint64_t start) {
 
 /* ---- the file itself ---- */
 
-/* A regular file with that number (0: any), -1 else. Looked at before it is opened: to open a device or a FIFO is to do something. */
+/* Opens a regular file with that inode number (0: any), or returns -1. It is checked before it is opened, since opening a device or a FIFO has side effects. */
 static int open_regular(const char *path, uint64_t inode) {
     AUTO_CLOSE int at = open(path, O_PATH | O_CLOEXEC);
     char again[40];
@@ -95,7 +95,7 @@ static int open_regular(const char *path, uint64_t inode) {
     return open(again, O_RDONLY | O_CLOEXEC);
 }
 
-/* Overlay file systems show another inode in the maps than stat() does: the link in map_files settles it. */
+/* On overlay file systems the inode in the maps differs from that of stat(), so try the link in map_files first. */
 static int open_live(pid_t pid, const struct proc_map *m) {
     char path[4200];
     int fd;
@@ -125,10 +125,10 @@ static int open_given(struct pywalk_mem mem, const struct proc_map *m) {
     return fd;
 }
 
-/* ---- what libdwfl asks us ---- */
+/* ---- callbacks of libdwfl ---- */
 
 static pid_t next_thread(Dwfl *dwfl UNUSED, void *arg UNUSED, void **thread_arg UNUSED) {
-    return 0; /* threads are asked for one by one */
+    return 0; /* threads are requested one by one */
 }
 
 static bool get_thread(Dwfl *dwfl UNUSED, pid_t tid, void *arg, void **thread_arg) {
@@ -153,12 +153,12 @@ static bool initial_registers(Dwfl_Thread *thread, void *arg) {
 
     if (w->all)
         return dwfl_thread_state_registers(thread, 0, 17, v);
-    /* 7 is the stack pointer, 16 the pc. A frame that needs another one ends the walk. */
+    /* 7 is the stack pointer, 16 the pc. A frame that needs another register ends the walk. */
     return dwfl_thread_state_registers(thread, 7, 1, &v[7]) &&
            dwfl_thread_state_registers(thread, 16, 1, &v[16]);
 }
 
-/* A descriptor, or -1 with *elf set (from memory), or -1. */
+/* Returns a descriptor; or -1, with *elf set if the file could be read from memory. */
 static int find_elf(Dwfl_Module *mod UNUSED, void **userdata, const char *name UNUSED,
                     Dwarf_Addr base, char **file_name, Elf **elf) {
     struct native *n = *userdata;
@@ -184,7 +184,7 @@ static int find_elf(Dwfl_Module *mod UNUSED, void **userdata, const char *name U
     return fd;
 }
 
-/* Only by build-id, under /usr/lib/debug. */
+/* Finds debug files only by build-id, under /usr/lib/debug. */
 static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname, Dwarf_Addr base,
                           const char *file_name, const char *debuglink, GElf_Word crc, char **out) {
     if (!(((struct native *)*userdata)->flags & NATIVE_DEBUG))
@@ -207,7 +207,7 @@ static int set_userdata(Dwfl_Module *mod UNUSED, void **userdata, const char *na
     return DWARF_CB_OK;
 }
 
-/* Consecutive mappings of one file are a module; a new one begins where the file begins again. */
+/* Consecutive mappings of one file are one module; a mapping of the file's beginning starts a new module. */
 static int report(struct native *n) {
     const struct proc_maps *maps = n->s.maps;
     size_t i = 0;
@@ -219,7 +219,7 @@ static int report(struct native *n) {
 
         if ((m->path[0] != '/' && strcmp(m->path, "[vdso]") != 0) || m->offset != 0)
             continue;
-        /* Anonymous memory in between is its .bss, or a gap. */
+        /* Anonymous memory in between is the module's .bss, or a gap. */
         for (size_t k = i; k < maps->n; k++) {
             const struct proc_map *next = &maps->v[k];
             if (next->path[0] == 0)
@@ -282,7 +282,7 @@ static int each_frame(Dwfl_Frame *state, void *arg) {
     return DWARF_CB_OK;
 }
 
-/* libdw wants an ELF file for the machine: any will do, and of a core none may be at hand. */
+/* libdw requires an ELF file to know the machine. Any file will do, and of a core none may be available, so make one. */
 static int attach(struct native *n) {
     n->header = (Elf64_Ehdr){
         .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
@@ -308,7 +308,7 @@ int native_walk(struct native *n, struct pywalk_mem mem, pid_t tid,
         n->attached = attach(n);
     if (n->attached)
         rc = dwfl_getthread_frames(n->dwfl, tid, each_frame, w);
-    /* Where a register that is not known was needed, libdw takes it for the first frame. */
+    /* If an unknown register was needed, libdw believes that it has reached the first frame. */
     *complete = rc == 0 && all;
     if (w->n == 0 && max > 0)
         out[w->n++] = (struct native_frame){regs->rip, regs->rip};

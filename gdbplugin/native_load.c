@@ -4,9 +4,9 @@
  * and the like (safety_stack), and in that stop lets one thread call dlopen on the stub (call.h). The stub only
  * starts a thread, which loads the agent when the process runs again.
  *
- * What takes long is done while the process runs: before it is judged the stacks are copied in a first, short
- * stop and unwound from the copy, so that the files, their unwind tables and symbols are in memory. A stop
- * that takes longer than it should is given up, and the next one finds more of them there.
+ * Slow work is done while the process runs: before the judgement, the stacks are copied in a first, short stop and
+ * unwound from the copy, so that the files, their unwind tables and symbols are in memory. A stop that takes
+ * longer than it should is given up, and the next one finds more of them in memory.
  */
 #include <signal.h>
 #include <sys/resource.h>
@@ -16,18 +16,18 @@
 #include "text.h"
 #include "traces/hash.h"
 
-#define TRY_NS        2000000000u /* how long a safe point is waited for */
-#define CALL_MS       1000        /* dlopen alone, all others standing still */
-#define CALL_MORE_MS  5000        /* then with all others running */
+#define TRY_NS        2000000000u /* how long to wait for a safe point */
+#define CALL_MS       1000        /* for dlopen alone, with all others stopped */
+#define CALL_MORE_MS  5000        /* then, with all others running */
 #define ADOPT_MS      1000
 #define STACK_NEEDED  49152    /* dlopen and the frame need less */
-#define JUDGE_NS      4000000u /* for judging the stacks, and more for each thread */
+#define JUDGE_NS      4000000u /* for judging the stacks, plus this per thread: */
 #define JUDGE_EACH_NS 30000u
-#define PRIORITY      (-20) /* while the target stands still, where we may */
+#define PRIORITY      (-20) /* while the target is stopped, if permitted */
 
 /* ---- is it safe? ---- */
 
-/* Is it one of the words, which blanks part? One that ends in '*' matches what begins with it. */
+/* Whether s is one of the blank-separated words. A word that ends in '*' matches as a prefix. */
 static int any(const char *s, const char *words) {
     while (*words) {
         size_t n = strcspn(words, " ");
@@ -44,7 +44,7 @@ static const char loader_files[] = "ld-linux* ld-2.* ld.so*";
 static const char malloc_files[] = "libjemalloc* libtcmalloc* libmimalloc* libtbbmalloc* libhoard* "
                                    "libsnmalloc* librpmalloc* libasan* libtsan*";
 
-/* Functions of the C library. Internal ones are seen only where its symbols or debug files are. */
+/* Functions of the C library. Internal ones are only seen where its symbols or debug files exist. */
 static const struct {
     const char *what, *names;
 } forbidden[] = {
@@ -69,8 +69,8 @@ static const struct {
 };
 
 const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap) {
-    int outside = 0; /* some frame lies outside the C library */
-    int named = 0;   /* or has a name inside it, so that we know what it does */
+    int outside = 0; /* some frame is outside the C library */
+    int named = 0;   /* or is in it, with a name that tells what it does */
 
     for (size_t i = 0; i < n; i++) {
         const struct native_name *f = &names[i];
@@ -86,8 +86,8 @@ const char *safety_stack(const struct native_name *names, size_t n, char *buf, s
         named |= libc && f->symbol[0] && strncmp(f->symbol, "clone", 5) &&
                  strncmp(f->symbol, "__clone", 7) && strcmp(f->symbol, "start_thread");
         for (size_t k = 0; f->symbol[0] && k < sizeof forbidden / sizeof *forbidden; k++) {
-            /* The program may have brought its own malloc: the names count everywhere; the others only in
-             * the C library (a program's own "fork" means nothing). */
+            /* The program may have a malloc of its own, so the names of malloc count everywhere;
+             * the others only in the C library (a program's own "fork" means nothing). */
             if ((libc || k == 0) && any(f->symbol, forbidden[k].names)) {
                 if (!libc && any(f->symbol, "malloc_* _int_* arena_* tcache_* new_heap*"))
                     continue;
@@ -125,7 +125,7 @@ static uint64_t maps_stamp(const struct proc_maps *m) {
     return h;
 }
 
-/* Files other than the C library that define malloc: a name inside them may mean an allocator's lock. */
+/* Finds files other than the C library that define malloc: a function in them may hold an allocator's lock. */
 static int find_allocators(struct inject *in) {
     struct pywalk_mem mem = pywalk_process(in->pid);
     struct pywalk_image im;
@@ -145,7 +145,7 @@ static int find_allocators(struct inject *in) {
     return 0;
 }
 
-/* Before each stop: mappings and unwinder know what is loaded now. 1: they are new. */
+/* Before each stop: makes mappings and unwinder know what is loaded now. Returns 1 when they have changed. */
 static int refresh(struct inject *in) {
     struct native_source source = {&in->maps, pywalk_process(in->pid), in->pid, NULL};
     uint64_t stamp;
@@ -171,18 +171,18 @@ static int has_stack(const struct inject *in, uint64_t sp) {
     return m && m->perms[1] == 'w' && sp - m->start >= STACK_NEEDED;
 }
 
-/* In a system call that goes on afterwards; under a seccomp filter one with a timeout would not (call.c). */
+/* Whether the thread is in a system call that continues afterwards; under a seccomp filter, one with a timeout would not (call.c). */
 static int blocked(const struct inject *in, const struct user_regs_struct *r) {
     long nr = (long)r->orig_rax, ret = (long)r->rax;
 
     return nr >= 0 && ret <= -512 && ret >= (in->pre.code.filtered ? -515 : -516);
 }
 
-/* The file that a frame lies in, and the function's name where it matters: to search a big library's symbols takes milliseconds. */
+/* Stores the file of a frame, and the function's name if it matters: searching a big library's symbols takes milliseconds. */
 static void name_frame(struct inject *in, const struct native_frame *f, struct native_name *out) {
     const struct proc_map *m = proc_maps_at(&in->maps, f->probe);
     const char *base = m ? basename(m->path) : "";
-    /* Where in the C library or the loader a thread stands matters. */
+    /* In the C library or the loader the function matters. */
     int wanted = any(base, libc_files) || any(base, loader_files) || any(base, malloc_files);
 
     for (size_t i = 0; m && !wanted && i < in->nallocators; i++) {
@@ -203,7 +203,7 @@ static void name_frame(struct inject *in, const struct native_frame *f, struct n
         snprintf(out->symbol, sizeof out->symbol, "__restore_rt");
 }
 
-/* One thread's stack with its names. Returns the count. */
+/* Unwinds one thread's stack and names its frames. Returns their number. */
 static int name_stack(struct inject *in, struct stop *s, size_t i, int *complete) {
     int n = native_walk(in->native, (struct pywalk_mem){stop_read, s}, s->v[i].tid, &s->v[i].regs,
                         1, in->frames, NATIVE_MAX, complete);
@@ -213,9 +213,9 @@ static int name_stack(struct inject *in, struct stop *s, size_t i, int *complete
     return n;
 }
 
-/* Looks at every thread. 0 with *carrier, or -EAGAIN: not now, in->why says what for. */
+/* Judges every thread. Returns 0 with *carrier, or -EAGAIN: not now, in->why says why. */
 static int choose(struct inject *in, struct stop *s, size_t *carrier) {
-    /* Where that is not enough (a busy machine), the next stop may take longer. Once all have been read it does not matter any more. */
+    /* When the time is not enough (a busy machine), the next stop may take longer. Once all stacks have been read the time no longer matters. */
     uint64_t deadline = sys_now() + JUDGE_NS + s->n * JUDGE_EACH_NS * (1 + in->stops / 2);
     int best = 0;
 
@@ -238,7 +238,7 @@ static int choose(struct inject *in, struct stop *s, size_t *carrier) {
         if (s->v[i].signal || safety_carrier(in->names, (size_t)n, complete) ||
             !has_stack(in, s->v[i].regs.rsp))
             continue;
-        /* Best: asleep in the kernel. Then: in the program's own code. */
+        /* Best: asleep in the kernel. Second: in the program's own code. */
         score = blocked(in, &s->v[i].regs) ? 3 : strncmp(in->names[0].module, "libc", 4) ? 2 : 1;
         if (score > best) {
             best = score;
@@ -248,7 +248,7 @@ static int choose(struct inject *in, struct stop *s, size_t *carrier) {
     return best ? 0 : -EAGAIN;
 }
 
-/* What dlerror() of the target says. */
+/* Reads the message of the target's dlerror(). */
 static void load_error(struct inject *in, struct call *c, char *buf, size_t n) {
     uint64_t at = 0;
 
@@ -263,7 +263,7 @@ static void load_error(struct inject *in, struct call *c, char *buf, size_t n) {
     }
 }
 
-/* Process stopped, thread chosen: dlopen. */
+/* Calls dlopen on the chosen thread of the stopped process. */
 static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     AUTO_FREE struct call *c = malloc(sizeof *c);
     char text[512] = "";
@@ -282,7 +282,7 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     if (rc == 0)
         rc = call_function(c, in->pre.dlopen, path, in->pre.dlopen_flags, CALL_MS, NULL);
     if (rc == -ETIMEDOUT) {
-        /* It waits for something that a stopped thread holds. With the others running this is a dlopen like any other, and ends like any other. */
+        /* It waits for something that a stopped thread holds. With the other threads running this is a dlopen like any other, and returns like any other. */
         stop_release_others(s, carrier);
         rc = call_function(c, 0, 0, 0, CALL_MORE_MS, NULL);
     }
@@ -296,7 +296,7 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
         rc = -ELIBACC;
     }
     if (call_end(c) < 0)
-        rc = -ESRCH; /* it has been killed */
+        rc = -ESRCH; /* the thread has been killed */
     if (rc == -ELIBACC)
         *why = say("process %d cannot load the agent: %s", in->pid, text);
     else if (rc == -EFAULT)
@@ -312,7 +312,7 @@ static void release(struct inject *in, struct stop *s) {
     inject_adopt(in, ADOPT_MS);
 }
 
-/* Copies the stacks, and unwinds the copies with the process running. */
+/* Copies the stacks, and unwinds the copies while the process runs. */
 static int prepare(struct inject *in, char **why) {
     struct stop s, copy;
     int rc = inject_stand(in, &s, why), complete;
@@ -324,10 +324,10 @@ static int prepare(struct inject *in, char **why) {
     for (size_t i = 0; rc == 0 && i < copy.n; i++) {
         int n = name_stack(in, &copy, i, &complete);
         char buf[128];
-        safety_stack(in->names, (size_t)n, buf, sizeof buf); /* its code, too */
+        safety_stack(in->names, (size_t)n, buf, sizeof buf); /* warms up its code, too */
     }
     stop_copy_free(&copy);
-    return rc == -ENOMEM ? 0 : rc; /* then it is done without */
+    return rc == -ENOMEM ? 0 : rc; /* without memory for the copy, go on without it */
 }
 
 static int attempt_here(struct inject *in, int fresh, char **why) {
@@ -352,17 +352,17 @@ static int attempt(struct inject *in, char **why) {
 
     if (fresh < 0)
         return fresh;
-    /* To die in the middle would do no harm (call.h), but the target would be left with what is staged. */
+    /* Dying in the middle would do no harm (call.h), but would leave the staged files behind. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     errno = 0;
     nice = getpriority(PRIO_PROCESS, 0);
     if (errno == 0)
-        lifted = setpriority(PRIO_PROCESS, 0, PRIORITY) == 0; /* of this thread; refused to most */
+        lifted = setpriority(PRIO_PROCESS, 0, PRIORITY) == 0; /* of this thread; most may not */
     rc = attempt_here(in, fresh || in->stops % 16 == 15, why);
     if (lifted)
         setpriority(PRIO_PROCESS, 0, nice);
-    raise(SIGCHLD); /* stop_wait() may have taken one that the program around us waits for */
+    raise(SIGCHLD); /* stop_wait() may have consumed one that the program around us waits for */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
@@ -374,7 +374,7 @@ int native_load(struct inject *in, char **why) {
 
     while ((rc = attempt(in, why)) == -EAGAIN && sys_now() < deadline) {
         sys_sleep(pause_us * 1000ull);
-        /* irregular: not in step with a loop of the target's */
+        /* irregular, so as not to be in step with a loop of the target */
         pause_us = pause_us * 3 % 4999 + 500;
     }
     if (rc == 0)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all sources share; the source that GDB gives; a live process. */
+/* What all origins share; the origin that GDB supplies; a live process. */
 #include "origin.h"
 
 #include "text.h"
 
-#define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, of the flags in /proc/PID/stat */
+#define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, in the flags of /proc/PID/stat */
 
 struct origin_thread *origin_add(struct origin *s, pid_t tid) {
     if (array_grow(&s->v, s->n, sizeof *s->v) < 0)
@@ -40,7 +40,7 @@ void origin_close(struct origin *s) {
     memset(s, 0, sizeof *s);
 }
 
-/* ---- what GDB gives ---- */
+/* ---- the origin that GDB supplies ---- */
 
 static int given_read(void *origin, uint64_t addr, void *buf, size_t n) {
     return ((struct origin *)origin)->given->read(addr, buf, n) == 0 ? 0 : -EFAULT;
@@ -81,12 +81,12 @@ int origin_given(struct origin *s, const struct inspect_given *given, char **why
     return rc;
 }
 
-/* ---- a live process: running (memory and /proc, nobody is stopped), then perhaps stopped ---- */
+/* ---- a live process: running (memory and /proc, nothing is stopped), then perhaps stopped ---- */
 
 /*
- * /proc/PID/task/TID/syscall waits until a sleeping thread has really left its CPU, and says "running" of any other: so all
- * its time is in schedstat then (the kernel adds it up when a thread leaves its CPU). Where the file is
- * missing, nobody is taken for asleep.
+ * /proc/PID/task/TID/syscall waits until a sleeping thread has really left its CPU, and says "running" for any other
+ * thread. So for a sleeping one schedstat has all its running time (the kernel adds it up when a thread leaves its
+ * CPU). If the file is missing, no thread counts as asleep.
  */
 void origin_observe(struct origin *s, pid_t tid, struct origin_sleep *out) {
     struct proc_call call;
@@ -101,11 +101,11 @@ void origin_observe(struct origin *s, pid_t tid, struct origin_sleep *out) {
     if (proc_file(s->pid, tid, "schedstat", text, sizeof text) <= 0)
         return;
     out->ran_ns = strtoull(text, &end, 10);
-    /* a kernel that does not count gives 0 */
+    /* kernels without this statistic say 0 */
     out->asleep = end != text && out->ran_ns != 0 && out->pc != 0;
 }
 
-/* Why nothing can be read of it. */
+/* Says why nothing can be read from the process. */
 static char *say_unreadable(pid_t pid, int rc) {
     char ppid[32] = "?", state = 0;
 
@@ -118,12 +118,12 @@ static char *say_unreadable(pid_t pid, int rc) {
     }
     if (rc == -EPERM || rc == -EACCES)
         return say_not_permitted(pid);
-    if (rc == -ECANCELED) /* its memory goes first, some time before it is a zombie */
+    if (rc == -ECANCELED) /* memory goes first, some time before it becomes a zombie */
         return say("process %d is just ending: its memory is gone, and its stacks with it", pid);
     return say("process %d cannot be read: %s", pid, strerror(-rc));
 }
 
-/* May its memory be read at all? */
+/* Whether the process's memory can be read. */
 static int may_read(struct origin *s, char **why) {
     char stat[1024], c;
     int rc = 0;
@@ -170,8 +170,8 @@ static int list_threads(struct origin *s) {
     return 0;
 }
 
-/* A main thread that has called pthread_exit() is a zombie without memory; the others have it. While it runs it is the one to read
- * by: others may end meanwhile, and their ids be lower. */
+/* Chooses the thread by which memory is read. A main thread that has called pthread_exit() is a zombie without memory; the other threads
+ * have it. A running main thread is preferred, since other threads may end meanwhile, and may have lower ids. */
 static void choose_reader(struct origin *s) {
     const struct origin_thread *first = origin_thread(s, s->pid);
 
@@ -219,7 +219,7 @@ int origin_stop(struct origin *s, int borrow, char **why) {
         origin_close(s);
         return rc;
     }
-    s->stop.pid = s->reader; /* from now on memory alone is asked for by it */
+    s->stop.pid = s->reader; /* from now on only memory is read by this id */
     s->kind = ORIGIN_STOPPED;
     s->mem = (struct pywalk_mem){stop_read, &s->stop};
     for (size_t i = 0; i < s->n; i++)
@@ -237,7 +237,7 @@ int origin_stop(struct origin *s, int borrow, char **why) {
         t->known = REGS_ALL;
         t->regs = s->stop.v[i].regs;
     }
-    /* Those that ended before the stop are gone for good. */
+    /* Drop the threads that ended before the stop. */
     size_t k = 0;
     for (size_t i = 0; i < s->n; i++)
         if (s->v[i].known == REGS_ALL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * origin.h - where a process's memory and threads come from: a live process (running or stopped), a core
+ * origin.h - an origin is what a process's memory and threads are read from: a live process (running or stopped), a core
  * file, or GDB.
  *
  *     struct origin s;
@@ -11,7 +11,7 @@
  *     ... s.v[i].regs, origin_read(&s, addr, buf, n), native.h, python.h ...
  *     origin_close(&s);
  *
- * Functions return 0 or -errno; then *why is a line for people (malloc()ed, or NULL), and s is closed.
+ * Functions return 0 or -errno. On an error *why is a line for people (malloc()ed, or NULL), and s is closed.
  * Not thread-safe: an origin belongs to the thread that opened it.
  */
 #ifndef PROBING_INSPECT_ORIGIN_H
@@ -28,35 +28,35 @@ enum origin_regs { REGS_NONE, REGS_PC_SP, REGS_ALL };
 
 struct origin_thread {
     pid_t tid;
-    pid_t inner; /* its id in the process's own pid namespace, which is what Python knows */
+    pid_t inner; /* its id in the process's own pid namespace, the one that Python knows */
     enum origin_regs known;
     struct user_regs_struct regs;
-    char name[32]; /* "" = not known */
-    char state;    /* as /proc has it: R S D T Z; 0 = not known */
+    char name[32]; /* "": not known */
+    char state;    /* as in /proc: R S D T Z; 0: not known */
 };
 
 struct core;
 struct origin {
     enum origin_kind kind;
     pid_t pid;
-    pid_t reader; /* a thread through which the memory is read: the main one may have ended */
+    pid_t reader; /* thread by which memory is read, as the main one may have ended */
     struct pywalk_mem mem;
-    void (*close)(struct origin *s); /* frees what this kind has; may be NULL */
-    /* What of it is not there, as a line for people (malloc()ed); NULL: all is. May be NULL. */
+    void (*close)(struct origin *s); /* frees what this kind owns; may be NULL */
+    /* Returns a line for people about what is missing (malloc()ed), or NULL when nothing is. The pointer may be NULL. */
     char *(*missing)(struct origin *s);
     struct proc_maps maps;
     size_t n;
     struct origin_thread *v; /* ascending by tid */
-    char exe[1024];          /* the program; "" = not known */
-    char command[128];       /* what a core calls the process */
-    int signal;              /* core: what ended it; 0 = nothing did, */
-    pid_t struck;            /* and the thread that got it */
+    char exe[1024];          /* the program; "": not known */
+    char command[128];       /* command line of a core's process */
+    int signal;              /* core: the signal that ended it, or 0, */
+    pid_t struck;            /* and the thread that got the signal */
     struct stop stop;
     struct core *core;
     const struct inspect_given *given;
 };
 
-/* Where the files of a core lie now. Either may be NULL. */
+/* Where the files of a core are on this machine. Either may be NULL. */
 struct origin_files {
     const char *sysroot, *exe;
 };
@@ -67,23 +67,23 @@ int origin_core(struct origin *s, const char *path, const struct origin_files *f
 int origin_given(struct origin *s, const struct inspect_given *given, char **why);
 void origin_close(struct origin *s);
 
-/* Memory: 0 or -EFAULT. Has the type of a pywalk_read_fn. */
+/* Reads memory. Returns 0 or -EFAULT. Has the type of a pywalk_read_fn. */
 int origin_read(void *s, uint64_t addr, void *buf, size_t n);
 /* Appends a thread with this id to s->v; NULL without memory. */
 struct origin_thread *origin_add(struct origin *s, pid_t tid);
-/* For qsort() of s->v. */
+/* Compares two threads of s->v by tid, for qsort(). */
 int origin_by_tid(const void *a, const void *b);
-/* The thread with this id, or NULL. */
+/* Returns the thread with this id, or NULL. */
 struct origin_thread *origin_thread(struct origin *s, pid_t tid);
 
-/* One thread of a running process, seen asleep in the kernel or not. */
+/* One observation of a thread of a running process: whether it is asleep in the kernel. */
 struct origin_sleep {
-    int asleep;      /* it is off the CPU, and all its running time is in ran_ns */
-    uint64_t ran_ns; /* time on a CPU, ever */
-    uint64_t sp, pc; /* while asleep */
+    int asleep;      /* it is off the CPU, and ran_ns has all its running time */
+    uint64_t ran_ns; /* total time on a CPU */
+    uint64_t sp, pc; /* set while asleep */
     long call;       /* system call number; -1: none */
 };
-/* Two equal observations of a thread that was asleep both times: it did not run in between. */
+/* Observes a thread. It did not run between two observations that are equal and both find it asleep. */
 void origin_observe(struct origin *s, pid_t tid, struct origin_sleep *out);
 
 #endif

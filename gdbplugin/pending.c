@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Method "pending", 3.7 to 3.13: the process is stopped, a line of Python is written into the unused end of libpython's last page of zeroed data,
- * and a pending call of PyRun_SimpleString on it into the interpreter's own list, as Py_AddPendingCall would. Nothing is called by us: the main
- * thread does it at its next safe point. A call that is not taken in time is taken back.
+ * Method "pending", 3.7 to 3.13: stops the process, writes a line of Python into the unused end of libpython's last page of zeroed data, and adds a
+ * pending call of PyRun_SimpleString with it to the interpreter's own list, as Py_AddPendingCall would. We call nothing ourselves: the main thread
+ * makes the call at its next safe point. A call that is not taken in time is taken back.
  *
  * Layouts: pending_layouts.inc (gen_pending.py, from CPython's headers), each checked against the live process:
  * the lock is free, the indices are in range, the slot is unused.
@@ -27,13 +27,13 @@ struct pending {
     struct script s;
     const struct layout *l;
     uint64_t base, interp, tstate;
-    uint64_t run;  /* PyRun_SimpleString */
-    uint64_t text; /* SCRIPT_MAX unused bytes */
+    uint64_t run;  /* address of PyRun_SimpleString */
+    uint64_t text; /* address of SCRIPT_MAX unused bytes */
     int32_t first, last;
 };
 
-/* Zeros in the rest of the page after the image's data, which nobody owns. Of a program the kernel has zeroed it; of a library it is as in the file,
- * and zero behind the file's end. */
+/* Finds zeros in the rest of the page after the image's data, which nobody uses. In a program the kernel has zeroed that rest; in a library
+ * it has the file's contents, and zeros behind the file's end. */
 static void find_space(struct script *s, const struct pywalk_image *im) {
     struct pending *p = (struct pending *)s;
     static const char zero[SCRIPT_MAX];
@@ -49,7 +49,7 @@ static void find_space(struct script *s, const struct pywalk_image *im) {
     }
 }
 
-/* The main thread's state and, where the list is kept there, the interpreter. */
+/* Finds the main thread's state and, if the list is kept there, the interpreter. */
 static int find_threads(struct script *s) {
     struct pending *p = (struct pending *)s;
     AUTO_FREE struct pywalk_thread *v = calloc(THREADS, sizeof *v);
@@ -62,7 +62,7 @@ static int find_threads(struct script *s) {
         p->tstate = v[i].flags & PYWALK_MAIN ? v[i].tstate : 0;
     if (!p->tstate)
         return script_no(s, -ENOTSUP, "the interpreter is not (or no longer) initialised");
-    p->interp = v[0].interp; /* the newest one comes first */
+    p->interp = v[0].interp; /* the newest interpreter comes first */
     if (!p->l->in_interp && !p->l->interp_breaker)
         return 0;
     if (p->l->in_interp)
@@ -86,7 +86,7 @@ static int find(struct script *s) {
         pywalk_image_symbol(&im, "PyRun_SimpleString", &p->run, NULL) < 0)
         return script_no(s, -ENOTSUP, "there is no PyRun_SimpleString");
     find_space(s, &im);
-    /* Others' will do, too, but the loader's: its first allocator lives there. */
+    /* Other images will do, too, except the loader: its first allocator uses that memory. */
     for (size_t i = 0; i < s->in->maps.n && !p->text; i++) {
         const struct proc_map *m = &s->in->maps.v[i];
         if (m->path[0] == '/' && m->offset == 0 && !strstr(m->path, "/ld-") &&
@@ -99,7 +99,7 @@ static int find(struct script *s) {
     return find_threads(s);
 }
 
-/* Are these pending calls, and is there a place among them? 0; -EAGAIN: not just now; -ENOTSUP: they are not. */
+/* Checks that these are the pending calls, and that there is a place among them. Returns 0; -EAGAIN: not just now; -ENOTSUP: they are not. */
 static int check(struct script *s) {
     struct pending *p = (struct pending *)s;
     const struct layout *l = p->l;
@@ -138,7 +138,7 @@ static int check(struct script *s) {
     return 0;
 }
 
-/* As Py_AddPendingCall does it. */
+/* Adds the call in the way of Py_AddPendingCall. */
 static int lay(struct script *s) {
     struct pending *p = (struct pending *)s;
     const struct layout *l = p->l;
@@ -174,17 +174,17 @@ static void take_back(struct script *s) {
     if (script_read(s, p->base + p->l->last, &last, 4) == 0 &&
         last == (p->last + 1) % (int32_t)p->l->slots)
         script_undo(s);
-    else /* another call stands behind ours: ours shall do nothing */
+    else /* another call follows ours: make ours do nothing */
         script_write(s, p->text, nothing, sizeof nothing);
 }
 
-/* The memory is given back. */
+/* Restores the memory of the text. */
 static void clean(struct script *s) {
     struct stop stop;
     AUTO_FREE char *why = NULL;
 
     if (inject_stand(s->in, &stop, &why) == 0) {
-        s->n = 1; /* the text alone: all else the interpreter has used up */
+        s->n = 1; /* only the text: the interpreter has consumed the rest */
         script_undo(s);
         inject_release(s->in, &stop);
     }

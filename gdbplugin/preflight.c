@@ -9,9 +9,9 @@
 #include "python.h"
 #include "text.h"
 
-/* __libc_dlopen_mode before glibc 2.34 wants this beside RTLD_NOW. */
+/* flag that __libc_dlopen_mode needs besides RTLD_NOW before glibc 2.34 */
 #define RTLD_DLOPEN 0x80000000u
-/* Bytes of the C library's allocator, where its neighbours do not bound it. */
+/* Assumed size of the C library's allocator, used when its neighbours do not bound it. */
 #define MALLOC_SIZE   0x8000u
 #define MALLOC_BEFORE 0x4000u
 
@@ -20,7 +20,7 @@ static int state(pid_t pid, char **why) {
     AUTO_FREE pid_t *tids = NULL;
     char s = 0;
 
-    /* An exec by another thread ends the main one until that gets a processor again. */
+    /* During an exec by another thread the main thread counts as ended, until the thread that execs gets a processor again. */
     for (int i = 0; i < EXEC_TRIES; i++) {
         if (proc_task(pid, pid, NULL, 0, &s) < 0)
             return fail(why, -ESRCH, "there is no process %d", pid);
@@ -28,7 +28,7 @@ static int state(pid_t pid, char **why) {
             break;
         sys_sleep(5 * SYS_MS);
     }
-    /* not -ESRCH where others go on: after that an exec is waited for once more */
+    /* not -ESRCH if other threads go on, as callers wait for an exec after that */
     if (proc_is_over(s))
         return proc_tids(pid, &tids) > 1
                    ? fail(
@@ -56,7 +56,7 @@ static int surroundings(struct preflight *p, pid_t pid, char **why) {
     return 0;
 }
 
-/* Its own view of its user id: a user namespace maps ranges "there here count". -EPERM: it has none, and can make no file. */
+/* Finds the user id as the process itself sees it: a user namespace maps ranges "there here count". -EPERM: it has no ids, and can create no file. */
 static int own_uid(pid_t pid, uid_t uid, uid_t *own) {
     char text[8192], *line = text;
     unsigned long there, here, count;
@@ -70,7 +70,7 @@ static int own_uid(pid_t pid, uid_t uid, uid_t *own) {
     return n == 0 ? -EPERM : 0;
 }
 
-/* Whose it is and where it lives. */
+/* Finds out whose process it is, and its root and working directory. */
 static int place(struct preflight *p, pid_t pid, char **why) {
     char buf[128], there[4096], mine[4096];
     unsigned real, eff;
@@ -92,7 +92,7 @@ static int place(struct preflight *p, pid_t pid, char **why) {
         (proc_same_namespace(pid, "mnt") && strcmp(there, mine) == 0))
         return 0;
     snprintf(p->root, sizeof p->root, "/proc/%d/root", pid);
-    /* A changed root shows in our view of its paths. */
+    /* A changed root is part of the path as we see it. */
     if (strcmp(there, "/") && strncmp(p->cwd, there, strlen(there)) == 0)
         memmove(p->cwd, p->cwd + strlen(there), strlen(p->cwd + strlen(there)) + 1);
     if (!p->cwd[0])
@@ -105,7 +105,7 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
         proc_maps_library(maps, "libc.so.6") ?: proc_maps_library(maps, "libc-2.*");
     const struct proc_map *dl =
         proc_maps_library(maps, "libdl.so.2") ?: proc_maps_library(maps, "libdl-2.*");
-    struct pywalk_image in_libc, in_dl; /* where it cannot be opened there are no symbols */
+    struct pywalk_image in_libc, in_dl; /* one that cannot be opened has no symbols */
     uint64_t at;
 
     if (!libc)
@@ -127,7 +127,7 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
     }
     if (pywalk_image_symbol(&in_libc, "dlerror", &p->dlerror, NULL) < 0)
         pywalk_image_symbol(&in_dl, "dlerror", &p->dlerror, NULL);
-    /* One object file: from its first exported function to the first of the next. */
+    /* The allocator is one object file: from its first exported function to the first one of the next object file. */
     if (pywalk_image_symbol(&in_libc, "malloc", &p->malloc_start, NULL) == 0)
         p->malloc_end = p->malloc_start + MALLOC_SIZE;
     if (pywalk_image_symbol(&in_libc, "__default_morecore", &at, NULL) == 0 &&
@@ -139,15 +139,15 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
         at - p->malloc_start < 2 * MALLOC_SIZE)
         p->malloc_end = at;
     pywalk_image_symbol(&in_libc, "__errno_location", &p->code.errno_location, NULL);
-    /* Before 2.34 it was in libpthread, too; the C library has always had it. */
+    /* Before glibc 2.34 it was in libpthread, too; the C library has always had it. */
     if (call_find_restorer(pid, maps, libc->start, &p->code.restorer) < 0)
         return fail(why, -ENOTSUP, "no way back found in the code of process %d (%s)", pid,
                     libc->path);
     return 0;
 }
 
-/* An agent that reads objects by a layout that is not theirs would harm it; in a program without Python it has nothing
- * to do. -ENODATA: there is none. */
+/* Checks the Python. An agent that reads objects by a wrong layout would harm the process, and has nothing to do in a
+ * program without Python. -ENODATA: there is none. */
 static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
     struct python *py = NULL;
     AUTO_FREE char *note = NULL;
@@ -157,7 +157,7 @@ static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
     if (rc == 0) {
         n = python_find(&py, &s, &note);
         p->has_python = n > 0;
-        if (py) { /* also what is known of one that cannot be read */
+        if (py) { /* also what is known about one that cannot be read */
             p->python = py[0].found.target;
             p->image = py[0].found.image;
             free_threaded = pywalk_free_threaded(s.mem, &p->python);
@@ -168,7 +168,7 @@ static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
         rc = fail(why, -ENODATA,
                   "there is no CPython in process %d (%s); --force injects all the same", pid,
                   s.exe);
-    else if (rc < 0 && rc != -EPERM && rc != -EACCES) /* it ends, or begins another program */
+    else if (rc < 0 && rc != -EPERM && rc != -EACCES) /* the process ends or execs */
         rc = -ENODATA;
     if (rc == -ENODATA && flags & INSPECT_FORCE) {
         free(*why);

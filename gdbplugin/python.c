@@ -10,7 +10,7 @@
 
 #define MAX_THREADS 65536
 
-/* libpython, the program, anything else that is mapped from its first byte on. */
+/* libpython; the program; any other file that is mapped from its first byte on. */
 enum { RANK_LIBPYTHON, RANK_PROGRAM, RANK_OTHER, RANKS };
 
 static int rank_of(const struct origin *s, const struct proc_map *m) {
@@ -25,7 +25,7 @@ static void say_version(uint32_t version, char text[24]) {
     snprintf(text, 24, "%u.%u.%u", version >> 24, version >> 16 & 255, version >> 8 & 255);
 }
 
-/* What pywalk does not say itself. */
+/* Explains errors that pywalk does not explain itself. */
 static void say_unknown(char **note, const struct origin *s, const struct proc_map *m,
                         const struct pywalk_target *t, int rc) {
     char version[24];
@@ -48,7 +48,7 @@ static void say_unknown(char **note, const struct origin *s, const struct proc_m
         *note = say("no Python frames: the version of the CPython in %s is not known", m->path);
 }
 
-/* Before 3.11 the kernel's id of a thread is in its struct pthread, where our own glibc has it: if it is the same one. */
+/* Before 3.11 the kernel's id of a thread is only in its struct pthread. Uses the offset of our own glibc if the ids found there are the process's threads. */
 static void confirm_tids(struct python *py, struct origin *s) {
     int off, good = 0;
 
@@ -71,16 +71,16 @@ static void confirm_tids(struct python *py, struct origin *s) {
 }
 
 /*
- * ---- a core on a machine that has not the libpython (or the program) that ran ----
- * Its symbols are gone, but its data is in the core: each word of it is tried as the start of the runtime, and the right one is
- * the one whose interpreters lead to thread states that lead back, of which one belongs to a thread of the core (by
- * pthread_self()) and has a sound stack.
+ * ---- a core on a machine without the libpython (or the program) that ran ----
+ * The symbols are missing, but the data is in the core. So each word of it is tried as the start of the runtime. The right one is
+ * the one whose interpreters point to thread states that point back, where one state belongs to a thread of the core (by
+ * pthread_self()) and has a valid stack.
  */
 
 #define MAX_DATA (64u << 20)
 #define MAX_TRY  64
 
-/* 3.minor from .../libpython3.11.so.1.0 or .../python3.11; 0: the name does not say. */
+/* Gets the minor version from .../libpython3.11.so.1.0 or .../python3.11; 0: the name does not tell it. */
 static unsigned minor_of(const char *path) {
     const char *p = path;
     unsigned minor = 0;
@@ -93,7 +93,7 @@ static unsigned minor_of(const char *path) {
     return minor < 100 ? minor : 0;
 }
 
-/* "3.11.2 (main, ..." in the data: what Py_GetVersion() built. */
+/* Searches the data for "3.11.2 (main, ...", which Py_GetVersion() built. */
 static uint32_t version_in(const char *p, size_t n, unsigned minor) {
     for (size_t i = 0; i + 16 < n; i++) {
         const char *q = memchr(p + i, '3', n - 16 - i), *end;
@@ -111,7 +111,7 @@ static uint32_t version_in(const char *p, size_t n, unsigned minor) {
 }
 
 static int sound(struct origin *s, struct pywalk_target *t) {
-    /* Not from files: nearly all words that are tried lead somewhere by chance. */
+    /* Only from the core itself, not from files: nearly all words that are tried point somewhere by chance. */
     struct pywalk_mem mem = {core_read_own, s->core};
     struct pywalk_thread v[MAX_TRY];
     struct pywalk_frame f[MAX_TRY];
@@ -122,7 +122,7 @@ static int sound(struct origin *s, struct pywalk_target *t) {
         return 0;
     for (int i = 0; i < n; i++) {
         for (size_t k = 0; k < s->n; k++) {
-            /* Their type, which its code objects point to, distinguishes shims (3.14+). */
+            /* The type of code objects, which tells shims apart (3.14+): every code object points to it. */
             if (s->v[k].regs.fs_base == v[i].ident &&
                 pywalk_frames(&pw, v[i].tstate, f, MAX_TRY, NULL) > 0 &&
                 core_read_own(s->core, f[0].code + pywalk_offsets(&pw)->f.ob_type, &t->code_type,
@@ -133,7 +133,7 @@ static int sound(struct origin *s, struct pywalk_target *t) {
     return 0;
 }
 
-/* The words of one writable range. */
+/* Tries the words of one writable range. */
 static int search(struct origin *s, uint64_t start, const unsigned char *p, size_t n,
                   struct pywalk_target *t) {
     for (size_t i = 0; i + 8 <= n; i += 8) {
@@ -156,7 +156,7 @@ static int search(struct origin *s, uint64_t start, const unsigned char *p, size
     return -ENOENT;
 }
 
-/* The program's data, and the anonymous memory behind it (.bss). -EFAULT, -ENOENT: it is not there. */
+/* Searches the program's data, and the anonymous memory behind it (.bss). Returns -EFAULT or -ENOENT when it is not there. */
 static int search_core(struct origin *s, const struct proc_map *first, struct pywalk_target *out) {
     const struct core *c = s->core;
     unsigned minor = minor_of(first->path);
@@ -188,16 +188,16 @@ static int search_core(struct origin *s, const struct proc_map *first, struct py
     return rc;
 }
 
-/* ---- finding one ---- */
+/* ---- finding a Python ---- */
 
-/* A core, and the file is not at hand: symbols or the constants with the version are missing. */
+/* Whether this is a core and the file was not found: symbols or the constants with the version are missing then. */
 static int is_gone(struct origin *s, const struct proc_map *m) {
     const struct core_module *mod = s->kind == ORIGIN_CORE ? core_module(s->core, m->start) : NULL;
 
     return mod && !mod->bytes;
 }
 
-/* 1: a Python was added. */
+/* Returns 1 when a Python was added. */
 static int try_image(struct python *py, struct origin *s, const struct proc_map *m, int rank,
                      char **note) {
     struct pywalk_found found;
@@ -233,7 +233,7 @@ int python_find(struct python **out, struct origin *s, char **note) {
     *out = py;
     *note = NULL;
     for (int rank = 0; py && rank < RANKS; rank++) {
-        /* A program that has Python itself is not searched for more of it in all its files. */
+        /* If the program has Python itself, do not search all its other files for more. */
         if (rank == RANK_OTHER && (n > 0 || *note))
             break;
         for (size_t i = 0; i < s->maps.n && n < PYTHON_MAX; i++)
@@ -243,7 +243,7 @@ int python_find(struct python **out, struct origin *s, char **note) {
     return n;
 }
 
-/* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that did not go through it that is the parent's: libc's own
+/* CPython 3.11 and later stores a thread's id. In the child of a fork() that bypassed CPython that is the parent's id, while libc's own
  * structure has the id of the thread that became the main one. */
 static void find_main(struct python *py, const struct origin *s) {
     int off = pywalk_find_pthread_tid_off();
@@ -277,7 +277,7 @@ int python_is_eval(const struct python *py, uint64_t addr) {
 const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base,
                                           const struct pywalk_thread *last) {
     /* threading.get_ident() is pthread_self(), which is the FS base. The kernel's id may be that of another pid
-     * namespace. A state that is prepared for a thread to come has its creator's ids, and no frames. */
+     * namespace. A state prepared for a thread that is yet to start has its creator's ids, and no frames. */
     for (int i = last ? (int)(last - py->threads) + 1 : 0; i < py->n; i++) {
         const struct pywalk_thread *t = &py->threads[i];
         if (fs_base ? t->ident == fs_base : t->tid == (uint32_t)tid)

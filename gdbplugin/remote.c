@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Method "pep768", 3.14 and later: the interpreter's own remote debugging. The path of a staged script goes into the
- * main thread's state, a flag beside it and a bit of its eval breaker are set, all while the process stands still
- * (to set the bit is not atomic otherwise); the main thread runs the script at its next safe point. What it does not
- * take in time is taken back.
+ * Method "pep768", 3.14 and later: uses the interpreter's own remote debugging. While the process is stopped, the path of a
+ * staged script is written into the main thread's state, and a flag beside it and a bit of its eval breaker are set
+ * (setting the bit would not be atomic otherwise). The main thread runs the script at its next safe point. A script that is
+ * not taken in time is taken back.
  *
  * Offsets: the process's own _Py_DebugOffsets (CPython, Include/internal/pycore_debug_offsets.h).
  */
@@ -19,7 +19,7 @@ struct remote {
     struct {
         uint64_t breaker, support, enabled, pending, path, path_size;
     } at;
-    char path[4096]; /* of the script, as the target has it */
+    char path[4096]; /* path of the script, as seen by the target */
 };
 
 static int find(struct script *s) {
@@ -49,7 +49,7 @@ static int find(struct script *s) {
     return 0;
 }
 
-/* Nothing of another debugger's may stand there. */
+/* No script of another debugger may be waiting. */
 static int check(struct script *s) {
     struct remote *r = (struct remote *)s;
     int32_t pending = 0;
@@ -68,7 +68,7 @@ static int taken(struct script *s) {
            pending == 0;
 }
 
-/* The script, as the target has it. */
+/* Stages the script. */
 static int prepare(struct script *s) {
     struct remote *r = (struct remote *)s;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stacks as text for people, as JSON and as folded lines. probing-backtrace(1) documents the last two: keep it true. */
+/* Renders stacks as text for people, as JSON and as folded lines. probing-backtrace(1) documents the last two: keep it up to date. */
 #include "stacks.h"
 #include "text.h"
 
-/* Colours of a terminal, "" without INSPECT_COLOR. */
+/* Colours for a terminal; all "" without INSPECT_COLOR. */
 struct paint {
     const char *bold, *python, *native, *place, *warn, *off;
 };
@@ -50,7 +50,7 @@ static void thread(struct text *t, const struct stacks *st, const struct stack_t
         text_put(t, "  %s(%s)%s\n", p->warn, v->problem, p->off);
 }
 
-/* Where no symbol is known, the address. */
+/* Returns the function's name, or the address when no symbol is known. */
 static const char *function(const struct stack_frame *f, char hex[32]) {
     snprintf(hex, 32, "0x%lx", f->pc);
     return f->func ? f->func : f->python ? "?" : hex;
@@ -64,7 +64,7 @@ static void frame(struct text *t, const struct stack_frame *f, size_t depth,
     text_put(t, "%s%q%s", f->python ? p->python : p->native, function(f, hex), p->off);
     if (f->python || f->file)
         text_put(t, " (%s%q", p->place, f->file ? f->file : "?");
-    if (f->at.line > 0) /* some instructions have none */
+    if (f->at.line > 0) /* some instructions have no line */
         text_put(t, ":%d", f->at.line);
     if (f->python || f->file)
         text_put(t, "%s)", p->off);
@@ -79,7 +79,7 @@ static void frame(struct text *t, const struct stack_frame *f, size_t depth,
         text_put(t, "       %s(outer Python frames are missing here)%s\n", p->warn, p->off);
 }
 
-/* --python leaves out threads that have nothing to show. */
+/* Whether a thread is shown: --python leaves out threads that have nothing to show. */
 static int is_shown(const struct stack_thread *v, unsigned flags) {
     return !(flags & INSPECT_PYTHON) || v->n > 0 || v->problem;
 }
@@ -202,7 +202,7 @@ static void json(struct text *t, const struct stacks *st, unsigned flags) {
 
 /* ---- folded ---- */
 
-/* ';' parts frames and a newline ends the stack: neither may be in a name. */
+/* ';' separates frames and a newline ends the stack, so neither may be in a name. */
 static void part(struct text *t, const char *s) {
     AUTO_FREE char *name = say("%s", s);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "script.h"
 
-#define LOADED_NS 10000000000u /* dlopen, once the text is being run, on whatever machine */
+#define LOADED_NS 10000000000u /* for dlopen on any machine, once the text is being run */
 #define TAKEN_NS  500000000u
 
-/* ---- what is written, and can be undone ---- */
+/* ---- writes that can be undone ---- */
 
 int script_read(struct script *s, uint64_t addr, void *buf, size_t n) {
     return proc_read(s->in->pid, addr, buf, n);
@@ -21,7 +21,7 @@ int script_write(struct script *s, uint64_t addr, const void *buf, size_t n) {
     memcpy(w->after, buf, n);
     rc = script_read(s, addr, w->before, n);
     if (rc == 0) {
-        s->n++; /* written in part it is to be undone, too */
+        s->n++; /* a partial write must be undone, too */
         rc = proc_write(s->in->pid, addr, buf, n);
     }
     return rc;
@@ -48,7 +48,7 @@ void script_undo(struct script *s) {
     }
 }
 
-/* ---- the way ---- */
+/* ---- running a method ---- */
 
 int script_no(struct script *s, int rc, const char *why) {
     snprintf(s->in->why, sizeof s->in->why, "%s", why);
@@ -68,7 +68,7 @@ static int make_text(struct script *s) {
     return script_no(s, -ENOTSUP, "the run directory's path is too long");
 }
 
-/* 0, or -EAGAIN: not taken in time. */
+/* Waits until the text is taken and the stub is loaded. Returns 0, or -EAGAIN: not taken in time. */
 static int wait_taken(struct script *s, const struct script_method *m) {
     uint64_t deadline = sys_now() + TAKEN_NS;
 
@@ -89,7 +89,7 @@ static int wait_taken(struct script *s, const struct script_method *m) {
     return 0;
 }
 
-/* Whether it was taken just before, or cannot be taken back: then it will be taken one day, and does no harm. */
+/* Takes the text back. Returns 1 when it was taken just before, or cannot be taken back: then it will be taken some day, which does no harm. */
 static int take_back(struct script *s, const struct script_method *m) {
     AUTO_FREE char *why = NULL;
     struct stop stop;
@@ -156,7 +156,7 @@ int script_load(struct inject *in, const struct script_method *m, char **why) {
         rc = m->prepare(s);
     if (rc == 0)
         rc = run(s, m, why);
-    if (rc != -EAGAIN && s && s->n > 0 && m->clean) /* it was taken */
+    if (rc != -EAGAIN && s && s->n > 0 && m->clean) /* the text was taken */
         m->clean(s);
     if (rc == 0)
         in->means = m->means;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the stacks of a source: Python and native frames of each thread, merged. */
+/* Reads the stacks of an origin: Python and native frames of each thread, merged. */
 
 #include "stacks.h"
 #include "core.h"
 #include "text.h"
 
-#define TRIES 3  /* of a thread that runs while it is read */
-#define STOPS 4  /* of a process whose threads are caught where they cannot be read */
+#define TRIES 3  /* readings of a thread that runs meanwhile */
+#define STOPS 4  /* stops of a process with threads that cannot be read just then */
 #define WARM  64 /* threads that are read before the stop */
 
 static int is_idle(const struct user_regs_struct *regs) {
@@ -32,7 +32,7 @@ static void say_torn(const struct frames_reader *r, struct stack_thread *t, int 
         t->problem = say("its Python frames cannot be read: %s", frames_why(r->s, rc));
 }
 
-/* A thread that stands still. */
+/* Reads a thread that is stopped. */
 static void read_still(struct frames_reader *r, const struct origin_thread *src,
                        struct stack_thread *t) {
     start_thread(src, t);
@@ -44,14 +44,14 @@ static void read_still(struct frames_reader *r, const struct origin_thread *src,
                                          : STATE_RUNNING;
 }
 
-/* Where it sleeps is where it is read. */
+/* Observes a thread; if it sleeps, its stack is read from that place. */
 static void observe(struct origin *s, struct origin_thread *src, struct origin_sleep *seen) {
     origin_observe(s, src->tid, seen);
     src->known = seen->asleep ? REGS_PC_SP : REGS_NONE;
     src->regs = (struct user_regs_struct){.rip = seen->pc, .rsp = seen->sp};
 }
 
-/* A thread of a running process: consistent when it was asleep before and after, and not awake in between. */
+/* Reads a thread of a running process. It is consistent when it was asleep before and after, and did not run in between. */
 static void read_running(struct frames_reader *r, struct origin_thread *src,
                          struct stack_thread *t) {
     struct origin_sleep before, after;
@@ -80,7 +80,7 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
         if (t->consistent || (rc == 0 && i > 0))
             break;
     }
-    if (!t->consistent) { /* its native frames were read at another time than the Python ones */
+    if (!t->consistent) { /* the native frames were read at another time than the Python ones */
         t->n -= t->nnative;
         memmove(t->frames, t->frames + t->nnative, t->n * sizeof *t->frames);
         t->nnative = 0;
@@ -112,14 +112,14 @@ static int read_threads(struct frames_reader *r, struct stacks *st, pid_t tid) {
 }
 
 /*
- * What the stop would wait for is done before it: files are opened, call frame information and code objects read. What
- * is kept of it is checked again in the stop.
+ * Does work before the stop that the stop would wait for: opens files, reads call frame information and code objects.
+ * What is kept of it is checked again in the stop.
  */
 static void warm(struct frames_reader *r, pid_t tid) {
     struct stack_thread t = {0};
     const unsigned flags = r->flags;
 
-    r->flags &= ~INSPECT_LOCALS; /* their values would be of before the stop */
+    r->flags &= ~INSPECT_LOCALS; /* their values would be from before the stop */
     for (int p = 0; p < r->npy; p++)
         python_list(&r->py[p], r->s);
     for (size_t i = 0, n = 0; i < r->s->n && n < WARM; i++) {
@@ -177,7 +177,7 @@ static void free_threads(struct stacks *st) {
     st->n = 0;
 }
 
-/* Of a running process: read again while a thread that Python knows was awake meanwhile. */
+/* Reads the asyncio tasks. In a running process reads again while a thread that Python knows was awake meanwhile. */
 static int read_tasks(struct frames_reader *r, struct stacks *st) {
     const size_t n = r->s->kind == ORIGIN_RUNNING ? r->s->n : 0;
     AUTO_FREE struct origin_sleep *before = calloc(n + 1, sizeof *before);
@@ -227,8 +227,8 @@ static int is_torn(const struct frames_reader *r, const struct stacks *st) {
     return torn;
 }
 
-/* A thread may be caught where its frames cannot be read, for some instructions when it enters a function: then it goes
- * on, and all are stopped again. */
+/* Reads in a stop. A thread may be stopped where its frames cannot be read, for some instructions when it enters a
+ * function: then the process goes on, and is stopped again. */
 static int read_stopped(struct frames_reader *r, struct stacks *st, pid_t tid, char **why) {
     int rc;
 
@@ -245,7 +245,7 @@ static int read_stopped(struct frames_reader *r, struct stacks *st, pid_t tid, c
     }
 }
 
-/* tid: the only thread wanted, 0: all. 0 or -errno with *why; the source is stopped and let go in it, but stays open. */
+/* Reads the stacks. tid: the only thread wanted, 0: all. Returns 0 or -errno with *why. Stops and releases the origin's process, but leaves the origin open. */
 static int stacks_read(struct stacks *st, struct origin *s, unsigned flags, pid_t tid, char **why) {
     struct frames_reader r = {.s = s, .flags = flags};
     const struct native_source source = {
@@ -254,7 +254,7 @@ static int stacks_read(struct stacks *st, struct origin *s, unsigned flags, pid_
 
     if (rc < 0)
         goto out;
-    /* What can be learnt without the stop is learnt before. */
+    /* Learn before the stop what needs no stop. */
     r.npy = python_find(&r.py, s, &st->note);
     if (r.npy == 0 && flags & INSPECT_NEED_PYTHON) {
         rc = fail(why, -ENODATA, "%s", st->note ? st->note : "no Python is found here");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stacks.h - the stacks of a process as they were read, before they are written down: stacks.c fills this in from an origin,
- * render.c makes text, JSON or folded lines of it.
+ * stacks.h - the stacks of a process as they were read: stacks.c fills them in from an origin, and render.c turns them into
+ * text, JSON or folded lines.
  */
 #ifndef PROBING_INSPECT_STACKS_H
 #define PROBING_INSPECT_STACKS_H
@@ -18,15 +18,15 @@ struct stack_frame {
     int python;                /* 0: native, else the number of its Python, from 1 */
     unsigned flags;            /* Python: PYWALK_ENTRY, PYWALK_GENERATOR */
     uint64_t pc, probe;        /* native: as in native.h */
-    char *func, *file;         /* as people read it; NULL: not known */
-    struct pywalk_position at; /* native: its line alone */
-    char *symbol, *module; /* native; NULL: not known. An inlined function is in no symbol table */
-    uint64_t offset;       /* from the symbol's start */
-    int inlined;           /* into the next frame */
-    int cut;               /* Python: those that called it could not be read */
+    char *func, *file;         /* for people; NULL: not known */
+    struct pywalk_position at; /* native: only the line is set */
+    char *symbol, *module;     /* native; NULL: not known, as for inlined functions */
+    uint64_t offset;           /* from the symbol's start */
+    int inlined;               /* it is inlined into the next frame */
+    int cut;                   /* Python: its callers could not be read */
     struct stack_local *locals;
     size_t nlocals;
-    int has_locals; /* they were asked for and could be read */
+    int has_locals; /* locals were requested and could be read */
 };
 
 enum stack_state { STATE_UNKNOWN, STATE_RUNNING, STATE_IDLE, STATE_STOPPED, STATE_ENDED };
@@ -35,11 +35,11 @@ struct stack_thread {
     char name[64];
     enum stack_state state;
     int python;                 /* it has a Python thread state */
-    unsigned flags;             /* PYWALK_*, of all interpreters that it is in */
-    int consistent;             /* it did not run while it was read */
-    int64_t interp;             /* id; -1: no Python */
-    int torn;                   /* its Python frames could not be read, */
-    int cut;                    /* or not all of them */
+    unsigned flags;             /* flags PYWALK_* of all its interpreters, combined */
+    int consistent;             /* the thread did not run while it was read */
+    int64_t interp;             /* interpreter id; -1: no Python */
+    int torn;                   /* its Python frames could not be read */
+    int cut;                    /* some of its Python frames could not be read */
     char *problem;              /* a line for people, or NULL */
     struct stack_frame *frames; /* native, then those of each Python, until frames_merge() */
     size_t n;
@@ -49,9 +49,9 @@ struct stack_thread {
 
 struct stacks {
     const struct origin *s;
-    char python[24]; /* version; "" = no Python */
-    char *missing;   /* lines for people, or NULL: what is not there, */
-    char *note;      /* what can be said of Python */
+    char python[24]; /* version; "": no Python */
+    char *missing;   /* lines for people, or NULL: what is missing, */
+    char *note;      /* and a remark on Python */
     struct stack_thread *v;
     size_t n;
     uint64_t stood_ns;
@@ -59,14 +59,14 @@ struct stacks {
     int tasks_consistent; /* no thread of Python ran while they were read */
 };
 
-/* render.c. malloc()ed, NULL without memory. */
+/* render.c: makes the text. malloc()ed, NULL without memory. */
 char *render(struct stacks *st, unsigned flags);
 
 /* ---- frames.c: the frames of one thread, for stacks.c ---- */
 
 /*
- * frames_read() while it stands still (or may be running), then, when nobody waits any more, frames_merge() puts the native and
- * the Python ones into one order, and frames_name() says what the native ones are.
+ * Order of calls: frames_read() while the thread is stopped (or may be running). Then, with the process running again, frames_merge() puts
+ * the native and the Python frames into one order, and frames_name() names the native ones.
  */
 struct known_code;
 struct frames_reader {
@@ -78,23 +78,23 @@ struct frames_reader {
     struct known_code **codes;
     struct native_frame *nframes;
     struct pywalk_frame *pframes;
-    size_t values; /* of locals that may still be read */
+    size_t values; /* number of locals' values that may still be read */
 };
 
-int frames_open(struct frames_reader *r);   /* 0 or -ENOMEM; frames_close() in both cases */
-void frames_close(struct frames_reader *r); /* native and py too */
-/* Why Python frames could not be read, for people. */
+int frames_open(struct frames_reader *r);   /* 0 or -ENOMEM; call frames_close() in both cases */
+void frames_close(struct frames_reader *r); /* also closes native, frees py */
+/* Explains to people why Python frames could not be read. */
 const char *frames_why(const struct origin *s, int rc);
-/* Fills in t->frames and what Python knows of the thread. 0; -ENOMEM; or the -errno of the Python that could not be read: the rest is there. */
+/* Fills in t->frames and the thread's Python state. Returns 0; -ENOMEM; or the -errno of the Python that could not be read, with the rest filled in. */
 int frames_read(struct frames_reader *r, const struct origin_thread *src, struct stack_thread *t);
-/* -ENOMEM, and then t is as it was. */
+/* Returns 0, or -ENOMEM with t unchanged. */
 int frames_merge(const struct frames_reader *r, struct stack_thread *t);
-/* Then: names and source lines of the native ones, and a frame for each inlined function. -ENOMEM: outer ones may be missing. */
+/* Call it last: adds names and source lines to the native frames, and a frame for each inlined function. -ENOMEM: outer frames may be missing. */
 int frames_name(const struct frames_reader *r, struct stack_thread *t);
 void frames_free(struct stack_thread *t);
 
-/* tasks.c: asyncio's tasks, read while the process stands still: text for people, a tree of who awaits whom; or a JSON list, which
- * probing-backtrace(1) documents. malloc()ed, NULL without memory. Where there can be no tasks the text says why, and the JSON is an empty list. */
+/* tasks.c: reads asyncio's tasks. Returns text for people, a tree of who awaits whom, or a JSON list, which probing-backtrace(1) documents;
+ * malloc()ed, NULL without memory. If there can be no tasks the text says why, and the JSON is an empty list. */
 char *tasks_read(const struct python *py, int npy, int json);
 
 #endif

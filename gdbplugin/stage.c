@@ -13,11 +13,11 @@
 
 #define STUB         "libprobing-inject.so"
 #define AGENT        "libprobing-agent.so"
-#define YOUNG_S      2   /* may be not locked yet */
-#define STALE_S      120 /* where there are no locks */
+#define YOUNG_S      2   /* age in s below which it may not be locked yet */
+#define STALE_S      120 /* age in s from which it is stale where locks are not supported */
 #define REMOVE_TRIES 100
 
-/* Runs with the file-system identity of that user until leave(). A no-op for one's own. */
+/* Takes the file-system identity of that user until leave(). Has no effect for our own user. */
 static void enter(uid_t uid, gid_t gid) {
     setfsgid(gid);
     setfsuid(uid);
@@ -28,7 +28,7 @@ static void leave(void) {
     setfsgid(getegid());
 }
 
-/* Opens a path of the target's. */
+/* Opens a path as seen by the target. */
 static int open_there(const struct preflight *pre, const char *path, int flags) {
     struct open_how how = {.flags = (unsigned)flags | O_CLOEXEC,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
@@ -39,7 +39,7 @@ static int open_there(const struct preflight *pre, const char *path, int flags) 
     return root < 0 ? -1 : (int)syscall(SYS_openat2, root, path, &how, sizeof how);
 }
 
-/* A directory of the user's, private, from which code may be loaded: opened. */
+/* Opens a private directory of the target's user from which code may be loaded; makes it when it is missing. */
 static int usable(const struct preflight *pre, const char *path) {
     const char *base = strrchr(path, '/');
     struct statvfs fs;
@@ -71,7 +71,7 @@ static int usable(const struct preflight *pre, const char *path) {
     return rc;
 }
 
-/* The target's run directory, by the rules of live.h with the target's environment. Opened, or -errno. */
+/* Opens the target's run directory, by the rules of live.h with the target's environment. Returns a descriptor or -errno. */
 static int choose(pid_t pid, const struct preflight *pre, int *fresh, char *buf, size_t n) {
     static const char *const base[] = {"/tmp", "/dev/shm", "/var/tmp"};
     char env[1024];
@@ -110,7 +110,7 @@ static int write_file(int dir, const char *name, const char *text) {
     return rc;
 }
 
-/* `in` is open already: the reader's identity may not be allowed to open it. */
+/* `in` is open already, as the identity in use now may not be allowed to open it. */
 static int copy_file(int in, int dir, const char *name) {
     int out = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700), rc = 0;
     struct stat st;
@@ -130,7 +130,7 @@ static int copy_file(int in, int dir, const char *name) {
     return rc;
 }
 
-/* With the user's identity. The stub may be writing its status meanwhile: until it is empty. */
+/* Called with the user's identity. The stub may be writing its status meanwhile, so it tries until the directory is empty. */
 static void remove_dir(int run, const char *name) {
     AUTO_CLOSE int dir = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
@@ -145,7 +145,7 @@ static void remove_dir(int run, const char *name) {
     }
 }
 
-/* Whether nobody needs a staging directory any more: its injector, which holds a lock on it, is gone. */
+/* Whether nobody needs a staging directory any more: its injector, which holds a lock on it, has ended. */
 static int is_left(int dir, const char *name) {
     struct stat st;
     time_t age;
@@ -155,12 +155,12 @@ static int is_left(int dir, const char *name) {
         return 0;
     if (flock(dir, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || age < STALE_S))
         return 0;
-    /* The interpreter complains of a script that it is to run and cannot find; once run, it removes the directory (agent/core/inject.c). */
+    /* Keep a script while the target lives: the interpreter complains if it cannot find one. Once run, it removes the directory (agent/core/inject.c). */
     snprintf(proc, sizeof proc, "/proc/%d", atoi(name + strlen("inject-")));
     return faccessat(dir, "inject.py", F_OK, 0) < 0 || access(proc, F_OK) < 0;
 }
 
-/* Removes what injections left that were killed. */
+/* Removes what killed injections left behind. */
 static void remove_left(int run) {
     int fd = openat(run, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -188,7 +188,7 @@ void inspect_sweep(const char *run) {
         remove_left(fd);
 }
 
-/* mkdtemp() in an open directory. */
+/* Like mkdtemp(), in an open directory. */
 static int make_dir(struct stage *s, pid_t pid) {
     for (unsigned i = 0; i < 100; i++) {
         snprintf(s->name, sizeof s->name, "inject-%d-%06x", pid,
@@ -207,7 +207,7 @@ static int make_dir(struct stage *s, pid_t pid) {
     return -EEXIST;
 }
 
-/* Fills the directory, as the target's user. `run` gets the run directory's path there. */
+/* Fills the directory, as the target's user. `run` gets the run directory's path as seen by the target. */
 static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stub, int agent,
                 const char *agent_path, const char *conf, char *run, size_t n) {
     char path[4096], *text = NULL;
@@ -222,7 +222,7 @@ static int fill(struct stage *s, pid_t pid, const struct preflight *pre, int stu
         return rc;
     snprintf(s->lib_there, sizeof s->lib_there, "%s/%s/" STUB, run, s->name);
     rc = copy_file(stub, s->dir, STUB);
-    /* The target must be able to read the agent: a copy of it where it could not (a private prefix, a container). */
+    /* The target must be able to read the agent, so it gets a copy where it could not (a private prefix, a container). */
     if (!pre->root[0])
         fd = open(agent_path, O_RDONLY | O_CLOEXEC);
     snprintf(path, sizeof path, "%s", agent_path);
@@ -311,7 +311,7 @@ void stage_remove(struct stage *s) {
         char link[40], path[2048] = "";
         snprintf(link, sizeof link, "/proc/self/fd/%d", s->run);
         if (s->fresh && readlink(link, path, sizeof path - 1) > 0)
-            rmdir(path); /* when nobody needs it */
+            rmdir(path); /* fails if it is in use */
         close(s->run);
     }
     *s = (struct stage){.run = -1, .dir = -1};

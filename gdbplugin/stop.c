@@ -6,11 +6,11 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
-#define ERESTARTNOHAND 514 /* the kernel's */
+#define ERESTARTNOHAND 514 /* internal to the kernel */
 #define REAP_NS        (5 * SYS_MS)
 #define UNTRACE_NS     (500 * SYS_MS)
 #define SEIZE_TRIES    5
-#define STARVED        4 /* times the time-out */
+#define STARVED        4 /* times the timeout */
 
 static struct stop_thread *add(struct stop *s, pid_t tid) {
     if (array_grow(&s->v, s->n, sizeof *s->v) < 0)
@@ -37,7 +37,7 @@ static void begin(struct stop *s, pid_t pid) {
 
 int stop_wait(struct stop_thread *t, int *status, uint64_t deadline) {
     sigset_t chld;
-    int by_signal = -1; /* SIGCHLD is blocked here */
+    int by_signal = -1; /* -1: not known; else whether SIGCHLD is blocked here */
 
     for (unsigned spin = 0;; spin++) {
         pid_t r = waitpid(t->tid, status, __WALL | WNOHANG);
@@ -67,9 +67,9 @@ int stop_wait(struct stop_thread *t, int *status, uint64_t deadline) {
 }
 
 /*
- * Most interrupted system calls the kernel makes once more by itself. Some end with EINTR when a thread is stopped
- * (signal(7)), and C code may not expect that: the kernel is made to repeat these, too, unless a signal's
- * handler comes first. Not those with a time-out: it would begin anew at each stop, and a timer never come.
+ * The kernel repeats most interrupted system calls by itself. Some end with EINTR when a thread is stopped
+ * (signal(7)), and C code may not expect that. So make the kernel repeat these, too, unless a signal's handler comes
+ * first. Not those with a timeout: it would begin anew at each stop, and a timer might never expire.
  */
 static void call_again(struct stop_thread *t) {
     const struct user_regs_struct *r = &t->regs;
@@ -84,13 +84,13 @@ static void call_again(struct stop_thread *t) {
     }
 }
 
-/* Waits until the thread stands still. 0; -ESRCH: it ended; -ETIMEDOUT. */
+/* Waits until the thread is stopped. Returns 0; -ESRCH: it ended; -ETIMEDOUT. */
 static int wait_stop(struct stop_thread *t, uint64_t deadline) {
     int st, rc = stop_wait(t, &st, deadline);
 
     if (rc < 0)
         return rc;
-    if (st >> 16 == 0) /* it was just going to take a signal: it shall get it */
+    if (st >> 16 == 0) /* it was about to take a signal: deliver it later */
         t->signal = WSTOPSIG(st);
     if (ptrace(PTRACE_GETREGS, t->tid, NULL, &t->regs) < 0)
         return -ESRCH;
@@ -98,12 +98,12 @@ static int wait_stop(struct stop_thread *t, uint64_t deadline) {
     return 0;
 }
 
-/* Whether we trace it since an earlier try, in which it got no processor to stop on (let_go()). */
+/* Whether we trace the thread since an earlier try, in which it got no processor to stop on (let_go()). */
 static int is_ours(pid_t pid, pid_t tid) {
     return proc_status_number(pid, tid, "TracerPid", 10) == (uint64_t)gettid();
 }
 
-/* Its stop has come since, and nobody has waited for it: it needs no other. */
+/* Whether the thread has stopped, and nobody has waited for that stop: it needs no other stop then. */
 static int has_stopped(pid_t tid) {
     siginfo_t si = {0};
 
@@ -113,9 +113,9 @@ static int has_stopped(pid_t tid) {
 
 /*
  * ---- an exec meanwhile ----
- * It kills all other threads and waits in the kernel until they are gone: those that are traced, until their tracer has
- * asked for their end. PTRACE_SEIZE waits for the exec. A thread that seizes the next one while the exec waits for those that
- * it has seized before would wait for ever, so another thread asks for the ends: any of the tracer's process may.
+ * An exec kills all other threads and waits in the kernel until they are gone; a traced thread is gone only when its tracer has
+ * waited for its end. PTRACE_SEIZE in turn waits for the exec. So a tracer that seizes the next thread while the exec waits for
+ * those seized before would hang for ever. Therefore another thread waits for the ends: any thread of the tracer's process may.
  */
 struct stop_reaper {
     pthread_t thread;
@@ -123,8 +123,8 @@ struct stop_reaper {
     uint32_t over;
 };
 
-/* Takes note of the ends of all but the first, for which an exec does not wait. The kernel tells a tracer of stops, too, whatever it waits
- * for: these stay where they are. */
+/* Waits for the ends of all threads but the first, for which an exec does not wait. The kernel also reports stops to a tracer, whatever it
+ * waits for: these are left pending. */
 static void reap(pid_t pid) {
     AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
@@ -148,7 +148,7 @@ static void *reap_main(void *arg) {
     return NULL;
 }
 
-/* NULL where there is no memory or thread for it: then it is done without. */
+/* Returns NULL without memory or a thread for it: then the stop works without a reaper. */
 static struct stop_reaper *reaper_start(pid_t pid) {
     struct stop_reaper *r = calloc(1, sizeof *r);
     sigset_t all, before;
@@ -177,11 +177,11 @@ static void reaper_end(struct stop_reaper *r) {
     free(r);
 }
 
-/* 0: it is ours; -ENOENT: it has ended (or is a leader that has, while others live on). */
+/* Seizes a thread. Returns 0: it is ours; -ENOENT: it has ended (or is a leader that has, while others live on). */
 static int seize(pid_t pid, pid_t tid) {
     int err = 0;
 
-    /* While it is looked at why not, an exec may end it, or give it the first one's number. */
+    /* While we look for the reason of a failure, an exec may end the thread, or give it the main thread's id. */
     for (int i = 0; i < SEIZE_TRIES; i++) {
         char state;
         err = ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0 ? errno : 0;
@@ -190,7 +190,7 @@ static int seize(pid_t pid, pid_t tid) {
         if (!err || is_ours(pid, tid)) {
             if ((err && has_stopped(tid)) || ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0)
                 return 0;
-            if (is_ours(pid, pid)) /* what we have seized is the first one now, perhaps */
+            if (is_ours(pid, pid)) /* the thread that we seized may have the main thread's id now */
                 ptrace(PTRACE_INTERRUPT, pid, NULL, NULL);
             return -ESRCH;
         }
@@ -198,7 +198,7 @@ static int seize(pid_t pid, pid_t tid) {
     return -err;
 }
 
-/* One round over the thread list: seizes and interrupts those that are new. Returns how many. */
+/* One round over the thread list: seizes and interrupts the new threads. Returns their number. */
 static int seize_round(struct stop *s) {
     AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(s->pid, &tids);
@@ -208,7 +208,7 @@ static int seize_round(struct stop *s) {
         return (int)n;
     for (ssize_t i = 0; i < n && rc == 0; i++) {
         int err = known(s, tids[i]) ? -ENOENT : seize(s->pid, tids[i]);
-        s->left |= err == -ESRCH; /* it has ended, or has the first one's number now */
+        s->left |= err == -ESRCH; /* it has ended, or has the main thread's id now */
         if (err == 0 && !add(s, tids[i]))
             rc = -ENOMEM;
         else if (err < 0 && err != -ENOENT && err != -ESRCH)
@@ -220,7 +220,7 @@ static int seize_round(struct stop *s) {
 
 /*
  * A thread in an uninterruptible call (a hanging file system; the parent of a vfork) cannot be stopped, and once
- * seized it could not be let go either: it is waited for before anything is done.
+ * seized it could not be released either. So wait for it before anything is done.
  */
 static int wait_interruptible(struct stop *s, uint64_t deadline) {
     AUTO_FREE pid_t *tids;
@@ -235,14 +235,14 @@ static int wait_interruptible(struct stop *s, uint64_t deadline) {
                 s->stuck = tids[i];
                 break;
             }
-            reap(s->pid); /* what an earlier try could not let go */
+            reap(s->pid); /* those that an earlier try could not release */
             sys_sleep(500000u);
         }
     }
     return s->stuck ? -ETIMEDOUT : 0;
 }
 
-/* Those that were stopped and are not any more have been killed. Returns how many are left out. */
+/* Drops the threads that were stopped and are not any more: they have been killed. Returns their number. */
 static size_t drop_ended(struct stop *s, size_t *done) {
     size_t k = 0, n = s->n;
 
@@ -256,7 +256,7 @@ static size_t drop_ended(struct stop *s, size_t *done) {
     return n - k;
 }
 
-/* No thread of it could be seized, but some live: an exec is just giving one of them the first one's place. -ETIMEDOUT: for too long. */
+/* Whether some thread lives although none could be seized: an exec is just giving one of them the main thread's place. -ETIMEDOUT: it takes too long. */
 static int is_between(pid_t pid, uint64_t deadline) {
     AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);
@@ -269,7 +269,7 @@ static int is_between(pid_t pid, uint64_t deadline) {
     return yes && sys_now() > deadline ? -ETIMEDOUT : yes;
 }
 
-/* It would stop, if it were given a processor; or has just done so. */
+/* Whether the thread would stop if it got a processor, or has just done so. */
 static int is_starved(pid_t pid, pid_t tid) {
     char state;
 
@@ -289,8 +289,8 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
     s->seized = 1;
     s->reaper = reaper_start(pid);
     s->began_ns = sys_now();
-    /* A thread that has not been caught yet can start others, or end all others by an exec: until a round finds none, and
-     * those that are caught still stand. If it was we who got no processor, all stand by now, and no time-out matters. */
+    /* A thread that is not stopped yet can start others, or end all others by an exec. So repeat until a round finds none, and all stopped
+     * ones are still stopped. If it was we who got no processor, all are stopped by now, and no timeout matters. */
     while ((rc = seize_round(s)) > 0 || (rc == 0 && drop_ended(s, &done)) ||
            (rc == 0 && s->n == 0 && (rc = is_between(pid, deadline)) > 0)) {
         for (; rc >= 0 && done < s->n; done++) {
@@ -328,7 +328,7 @@ int stop_borrow(struct stop *s, pid_t pid) {
         if (!t)
             rc = -ENOMEM;
         else if (ptrace(PTRACE_GETREGS, tids[i], NULL, &t->regs) < 0)
-            s->n--; /* ended, or running */
+            s->n--; /* it has ended, or is running */
         else
             t->stopped = 1;
     }
@@ -339,13 +339,13 @@ int stop_borrow(struct stop *s, pid_t pid) {
     return rc;
 }
 
-/* Returns 1 when it could not be: it has been killed meanwhile, or was not stopped in time. */
+/* Releases a thread. Returns 1 when that failed: it has been killed meanwhile, or did not stop in time. */
 static int let_go(struct stop_thread *t) {
     int st, left;
 
     if (!t->stopped) {
-        /* A detach needs a stop: it may have come by now; else is_traced() or the next stop_seize() takes it up, or the
-         * end of this process releases it. */
+        /* A detach needs a stop. It may have come by now; otherwise is_traced() or the next stop_seize() handles it,
+         * or the end of this process releases the thread. */
         if (waitpid(t->tid, &st, __WALL | WNOHANG) <= 0 || !WIFSTOPPED(st))
             return 1;
         if (st >> 16 == 0)
@@ -356,8 +356,8 @@ static int let_go(struct stop_thread *t) {
     return left;
 }
 
-/* Whether a thread of it is still ours. One that has ended is taken note of (its parent, or an exec, waits for that), one that stands is
- * let go: after an exec by a thread that we had seized, that is the first one. */
+/* Whether a thread of the process is still ours. Reaps those that have ended (the parent, or an exec, waits for that), and releases those
+ * that are stopped: after an exec by a thread that we had seized, that is the main one. */
 static int is_traced(pid_t pid) {
     AUTO_FREE pid_t *tids;
     ssize_t n = proc_tids(pid, &tids);

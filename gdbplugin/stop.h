@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stop.h - all threads of a process, standing still, with their registers and a cached view of the memory.
+ * stop.h - stops all threads of a process, and gives their registers and a cached view of the memory.
  *
  *     struct stop s;
  *     rc = stop_seize(&s, pid, 200);           // PTRACE_SEIZE + INTERRUPT: ours to release
@@ -8,10 +8,10 @@
  *     ... s.v[i].regs, stop_read(&s, addr, buf, n) ...
  *     stop_release(&s);                        // seized threads run on, each with the signal it was about to get
  *
- * ptrace belongs to a thread: every call of one stop must be made by the thread that began it. A seized process feels what a SIGSTOP and SIGCONT
- * would make it feel, and no signal: interrupted system calls are restarted by the kernel. stop_release() may be called at any time and twice. A
- * process whose tracer dies is released by the kernel in the same way. Functions return 0 or -errno: -EPERM not allowed or traced by another;
- * -ESRCH gone; -ETIMEDOUT a thread did not stop (uninterruptible sleep, no processor): everything has been released.
+ * ptrace is tied to a thread: every call for one stop must be made by the thread that began it. For a seized process this is like a SIGSTOP and
+ * SIGCONT, but without a signal: the kernel restarts interrupted system calls. stop_release() may be called at any time and twice. When the
+ * tracer dies, the kernel releases the process in the same way. Functions return 0 or -errno: -EPERM: not allowed, or traced by another process;
+ * -ESRCH: gone; -ETIMEDOUT: a thread did not stop (uninterruptible sleep, no processor), and everything has been released.
  */
 #ifndef PROBING_INSPECT_STOP_H
 #define PROBING_INSPECT_STOP_H
@@ -23,7 +23,7 @@
 
 struct stop_thread {
     pid_t tid;
-    int signal; /* it was about to get this one; given to it at the release */
+    int signal; /* signal that it was about to get; delivered at the release */
     int stopped;
     struct user_regs_struct regs;
 };
@@ -33,41 +33,41 @@ struct stop {
     int seized; /* ours to release */
     size_t n;
     struct stop_thread *v;
-    int left;          /* some may be ours that are not in v: killed, or not stopped in time */
+    int left;          /* threads not in v may still be ours: killed, or not stopped in time */
     pid_t stuck;       /* -ETIMEDOUT: the thread that did not stop */
-    uint64_t began_ns; /* when the first thread stood still (seize only) */
-    struct pywalk_pages *cache; /* of its memory; NULL: reads are just slower */
-    struct stop_reaper *reaper; /* asks for the ends of threads that an exec has killed */
+    uint64_t began_ns; /* time at which the first thread was stopped (seize only) */
+    struct pywalk_pages *cache; /* cache of its memory; NULL: reads are just slower */
+    struct stop_reaper *reaper; /* waits for threads that an exec has killed */
     struct stop_piece {
         uint64_t addr;
         size_t n;
         const char *bytes;
-    } * copies; /* stop_copy(): memory as it was, read before the process's own */
+    } * copies; /* stop_copy(): old copies of memory, read in place of the process's */
     size_t ncopies;
-    char *copied; /* the bytes of all of them */
+    char *copied; /* buffer for the bytes of all copies */
 };
 
 int stop_seize(struct stop *s, pid_t pid, int timeout_ms);
 int stop_borrow(struct stop *s, pid_t pid);
-/* Returns how long the process stood still, in ns (0 when it was borrowed). */
+/* Releases the threads. Returns how long the process was stopped, in ns (0 when it was borrowed). */
 uint64_t stop_release(struct stop *s);
 /* Releases all threads but v[keep] (their entries stay, marked as running). */
 void stop_release_others(struct stop *s, size_t keep);
 
-/* A thread that the kernel has seized for us (PTRACE_O_TRACECLONE): waits for its first stop and lets it go. 0, -ESRCH, -ETIMEDOUT. */
+/* For a thread that the kernel has seized for us (PTRACE_O_TRACECLONE): waits for its first stop and lets it run. Returns 0, -ESRCH, -ETIMEDOUT. */
 int stop_adopt(pid_t tid, int timeout_ms);
-/* Waits for the next stop of a traced thread, until `deadline` (ns of CLOCK_MONOTONIC): 0 with *status as waitpid() gives it; -ESRCH: it
- * has ended; -ETIMEDOUT. Wakes at once where SIGCHLD is blocked in this thread (it is taken then), else within some 50 us. */
+/* Waits for the next stop of a traced thread, until `deadline` (ns of CLOCK_MONOTONIC). Returns 0 with *status as from waitpid(); -ESRCH:
+ * it has ended; -ETIMEDOUT. Wakes at once if SIGCHLD is blocked in this thread (it consumes the signal then), else within some 50 us. */
 int stop_wait(struct stop_thread *t, int *status, uint64_t deadline);
 
 /*
- * The threads of a stop with a copy of the inner part of their stacks, to be unwound when the process runs again: a struct stop whose
- * memory (stop_read) is the copied stacks, and for all else the running process. 0 or -ENOMEM; stop_copy_free() after both.
+ * Copies the threads of a stop with the inner part of their stacks, to unwind them when the process runs again. stop_read() of the copy
+ * reads the copied stacks, and everything else from the running process. Returns 0 or -ENOMEM; call stop_copy_free() in both cases.
  */
 int stop_copy(struct stop *copy, const struct stop *s, const struct proc_maps *maps);
 void stop_copy_free(struct stop *copy);
 
-/* Memory of the stopped process; 0 or -EFAULT. Has the type of a pywalk_read_fn. */
+/* Reads memory of the stopped process. Returns 0 or -EFAULT. Has the type of a pywalk_read_fn. */
 int stop_read(void *s, uint64_t addr, void *buf, size_t n);
 
 #endif

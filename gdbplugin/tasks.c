@@ -6,13 +6,13 @@
 
 #define MAX_TASKS  20000
 #define MAX_FRAMES 1000
-#define MAX_DEPTH  100 /* of the tree; deeper tasks are roots of their own */
+#define MAX_DEPTH  100 /* depth of the tree; deeper tasks become roots of their own */
 
 struct node {
     struct pywalk_task task;
     struct pywalk_frame *frames;
     int nframes;
-    size_t first; /* in tree.edges: the tasks that it awaits; 0: none */
+    size_t first; /* index in tree.edges of the first task that it awaits; 0: none */
     int awaited, shown;
 };
 
@@ -21,7 +21,7 @@ struct edge {
 };
 
 struct tree {
-    struct pywalk pw; /* whose reads go through the cache */
+    struct pywalk pw; /* reads through the cache */
     struct pywalk_objects ob;
     struct node *v;
     struct edge *edges;
@@ -51,7 +51,7 @@ static uint32_t awaiters(const struct node *node) {
     return node->task.awaiters < PYWALK_TASK_AWAITERS ? node->task.awaiters : PYWALK_TASK_AWAITERS;
 }
 
-/* From "awaited by" to "awaits": lists in the order of the nodes. */
+/* Turns the relation "awaited by" into "awaits": lists in the order of the nodes. */
 static int turn(struct tree *tree) {
     size_t n = 0;
 
@@ -176,7 +176,7 @@ static void put_text(struct tree *tree, size_t i, unsigned depth) {
         put_text(tree, tree->edges[k].node, depth + 1);
 }
 
-/* Returns how many roots there are: first those that nobody awaits; what is left then awaits itself. */
+/* Writes the trees: first of tasks that nobody awaits; the remaining tasks await each other in cycles. Returns the number of roots. */
 static int put_tree(struct tree *tree) {
     int roots = 0;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text.h - what the inspect library returns: text for people, JSON, and the lines that say why something could not be done,
- * each with what to do about it.
+ * text.h - what the inspect library returns: text for people, JSON, and lines that say why something could not be done and
+ * what to do about it.
  *
  *     struct text t = {0};
  *     text_put(&t, "thread %d \"%q\"\n", tid, name);
@@ -27,40 +27,40 @@ struct text {
 };
 
 void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* With directives of its own: %s as it is, %q as text_plain(), %d an int. No compiler checks the arguments. */
+/* Has directives of its own: %s adds the text as it is, %q as text_plain() does, %d adds an int. No compiler checks the arguments. */
 void text_put(struct text *t, const char *fmt, ...);
-/* s for a terminal: what comes from a target must not steer it, so what visible.h does not show becomes '?'. */
+/* Adds s in a form safe for a terminal. Text from a target must not control the terminal, so characters that visible.h does not allow become '?'. */
 void text_plain(struct text *t, const char *s);
-/* The string, owned by the caller now (free()); t is empty again. */
+/* Returns the string, which the caller must free(); t is empty again. */
 char *text_take(struct text *t);
 
 /* ---- JSON ---- */
 
-/* A text of the target's in an object: json_put() makes it harmless. NULL gives null. */
+/* Adds text from the target to an object; json_put() makes it safe. NULL adds null. */
 void json_text(cJSON *object, const char *name, const char *s);
-/* A number, null when it is negative. */
+/* Adds a number, or null when it is negative. */
 void json_known(cJSON *object, const char *name, int n);
-/* An address in hex. */
+/* Makes a string with an address in hex. */
 cJSON *json_address(uint64_t addr);
-/* Adds it on one line, as visible_json() has it; the JSON is gone then. */
+/* Adds the JSON on one line, in the form of visible_json(), and deletes it. */
 void json_put(struct text *t, cJSON *json);
 
-/* ---- why: malloc()ed lines without a newline, or NULL ---- */
+/* ---- messages that say why something failed: malloc()ed, without a newline; NULL without memory ---- */
 
 struct stop;
 char *say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same into *why; returns rc. */
+/* Stores such a message in *why and returns rc. */
 #define fail(why, rc, ...)                                                                         \
     ({                                                                                             \
         int rc_ = (rc);                                                                            \
         *(why) = say(__VA_ARGS__);                                                                 \
         rc_;                                                                                       \
     })
-/* Why this process may not be read or traced. */
+/* Says why this process may not be read or traced. */
 char *say_not_permitted(pid_t pid);
-/* The line about the process that traces it; NULL: none does. */
+/* Says which process traces it; NULL: none does. */
 char *say_traced(pid_t pid);
-/* Why stop_seize() or stop_borrow() failed. */
+/* Says why stop_seize() or stop_borrow() failed. */
 char *say_stop(pid_t pid, int rc, const struct stop *s);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A packed core (systemd-coredump packs with zstd or lz4, others with gzip or xz) is unpacked into a file without a name in
- * $TMPDIR or /var/tmp; pages of zeros become holes there. zstd by its library, the others by their commands.
+ * Unpacks a packed core (systemd-coredump packs with zstd or lz4, others with gzip or xz) into a file without a name in
+ * $TMPDIR, /var/tmp or /tmp, with holes for pages of zeros. zstd uses its library, the others their commands.
  */
 #include <sys/wait.h>
 #include <zstd.h>
@@ -15,7 +15,7 @@ struct sink {
     uint64_t at;
 };
 
-/* Zeros are left out, a chunk at a time. */
+/* Writes the bytes, but leaves out chunks of zeros. */
 static void sink_put(struct sink *k, const char *p, size_t n) {
     static const char zero[CHUNK];
 
@@ -26,7 +26,7 @@ static void sink_put(struct sink *k, const char *p, size_t n) {
     }
 }
 
-/* What could be unpacked of a damaged file is kept: by the core's own headers it is known to be cut. */
+/* Keeps what could be unpacked of a damaged file: the core's own headers will show that it is cut. */
 static int unzstd(int in, struct sink *k) {
     ZSTD_DStream *z = ZSTD_createDStream();
     size_t from = ZSTD_DStreamInSize(), to = ZSTD_DStreamOutSize();
