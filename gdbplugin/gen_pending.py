@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes pending_layouts.inc: where each CPython keeps its pending calls, taken from its own headers.
+"""Writes pending_layouts.inc: the offsets of the pending calls in each CPython version, taken from its own headers.
 
 usage: gen_pending.py [-o FILE] [INCLUDE_DIR ...]
 
-An INCLUDE_DIR holds Python.h; without one every Python found is taken ($PYENV_ROOT/versions/*, /usr/include). A small C
-program of offsetof()s is compiled against those headers. Patch levels of one minor version must agree.
+An INCLUDE_DIR holds Python.h; without one, all Pythons found are used ($PYENV_ROOT/versions/*, /usr/include). A small C
+program of offsetof()s is compiled against their headers. Patch levels of one minor version must agree.
 """
 import argparse
 import glob

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probing's GDB commands. GDB sources this file: from its system gdbinit directory, where
-`make install` puts a line that does it, or by hand:
+"""Probing's GDB commands. GDB sources this file: by a line that `make install` puts into its
+system gdbinit directory, or by hand:
 
     gdb -ix PREFIX/share/probing/gdb/probing.py -p PID
 
-(-ix rather than -x: that is read before the attach, which can then be made a quick one.)
+(-ix rather than -x: GDB reads it before it attaches, so the attach can be made a quick one.)
 
-`help probing` lists the commands. In a GDB session that uses none of them nothing is changed or said.
+`help probing` lists the commands. A GDB session that uses none of them is not changed, and nothing is printed.
 """
 
 
@@ -14,7 +14,7 @@ def _load():
     import os
     import sys
 
-    # Not __file__: when another Python script sources this one, that is the other's.
+    # Not __file__: when another Python script sources this one, __file__ is that other script's.
     here = os.path.dirname(os.path.realpath(sys._getframe().f_code.co_filename))
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -3,7 +3,7 @@
 
 
 def load():
-    """Registers the commands, once; prepares a quick attach when the command line asks for one."""
+    """Registers the commands, once, and prepares a quick attach when the command line asks for one."""
     from . import attach, commands, evaluate
 
     commands.register()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attaching without the cost, and letting go.
+"""Makes GDB attach quickly, and detach.
 
-GDB's usual attach reads the symbols of every library: seconds, while the target stands still. Nothing here
-needs them. So when GDB's own command line attaches and then asks for a probing command, GDB is told, before
-it attaches, to read none; what it was told is taken back when the user stays at the prompt. In any other use
-of GDB nothing is touched.
+GDB's usual attach reads the symbols of every library, which takes seconds while the target is stopped. Nothing
+here needs them. So when GDB's own command line attaches and then runs a probing command, GDB is set, before
+it attaches, to read no symbols; the settings are restored when the user stays at the prompt. In any other use
+of GDB nothing is changed.
 """
 import os
 import time
@@ -13,8 +13,8 @@ import gdb
 
 from . import library
 
-# Measured with 316 mapped files: 2 s -> 8 ms. sysroot does most (no executable, so no symbols and no shared
-# library list at all); the others are for what is left when it is not honoured.
+# Measured with 316 mapped files: 2 s -> 8 ms. sysroot has most of the effect (no executable, so no symbols and no
+# shared library list at all); the others reduce what is left when GDB does not honour it.
 QUICK = (
     ("sysroot", "/nonexistent"),
     ("auto-solib-add", "off"),
@@ -26,13 +26,13 @@ QUICK = (
 
 
 class State:
-    before = None  # settings to put back: [(name, value)]
-    began = None  # time.monotonic_ns() when the target was first held, of a quick attach
-    pid = 0  # the process that was let go, to go on with
-    wanted = None  # what the command line names
+    before = None  # settings to restore: [(name, value)]
+    began = None  # time.monotonic_ns() at which a quick attach first stopped the target
+    pid = 0  # the detached process that further commands are about
+    wanted = None  # the process id in the command line
     batch = False
     asked = []  # the -ex commands of the command line
-    other = False  # it has GDB run other things, too
+    other = False  # the command line makes GDB do other things, too
 
 
 def is_ours(command):
@@ -41,12 +41,12 @@ def is_ours(command):
 
 
 def needs_no_attach(command):
-    """One of ours that would only have to let the target go again."""
+    """Whether it is a command of ours that would only have to detach from the target again."""
     return is_ours(command) and "backtrace" not in command.split(None, 2)[:2] and command.split()[0] != "probing-backtrace"
 
 
 def command_line(args):
-    """(process id or None, batch, commands) of GDB's arguments."""
+    """Returns (process id or None, batch, commands) from GDB's arguments."""
     pid = None
     batch = False
     State.other = False
@@ -103,7 +103,7 @@ def prepare():
     try:
         library.load()
     except library.Failed:
-        return  # the command will say it
+        return  # the command will report the error
     if State.batch and not State.other and pid.isdigit() and all(needs_no_attach(c) for c in State.asked):
         run_and_quit(int(pid))
     State.wanted = pid
@@ -120,8 +120,8 @@ def prepare():
 
 
 def run_and_quit(pid):
-    """GDB need not attach at all: it would be the longer stop, and a GDB that is ended in the middle of attaching can
-    leave the target stopped."""
+    """Runs the commands and quits. GDB need not attach at all: its stop would be the longer one, and a GDB that is
+    killed in the middle of attaching can leave the target stopped."""
     State.pid = pid
     failed = False
     for command in State.asked:
@@ -142,7 +142,7 @@ def held(event):
 
 
 def restore():
-    """The user stays: GDB shall be as it would have been without us."""
+    """Restores GDB's settings and reads the symbols, since the user stays at the prompt."""
     gdb.events.before_prompt.disconnect(restore)
     if State.before is None:
         return
@@ -157,12 +157,12 @@ def restore():
             gdb.execute("sharedlibrary", to_string=True)
         except gdb.error:
             pass  # GDB works without symbols too
-    if confirm is not None:  # last: the above would ask
+    if confirm is not None:  # last: the commands above would ask for confirmation
         gdb.execute("set confirm %s" % confirm, to_string=True)
 
 
 def pid_or_error():
-    """(pid, attached) of the process that the command is about."""
+    """Returns (pid, attached) of the process that the command is about, or raises GdbError."""
     inferior = gdb.selected_inferior()
     if inferior.pid:
         connection = getattr(inferior, "connection", None)
@@ -177,7 +177,7 @@ def pid_or_error():
 
 
 def let_go(pid):
-    """Detaches. Returns for how many ns the target has stood still by GDB's quick attach; of another, STOOD."""
+    """Detaches. Returns for how many ns GDB's quick attach has stopped the target; STOOD for another attach."""
     gdb.execute("detach", to_string=True)
     State.pid = pid
     began, State.began = State.began, None

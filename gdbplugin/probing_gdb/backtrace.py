@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-backtrace. A process that GDB traces on this machine is read by the library itself; a core and a remote target
-through GDB: its memory, its threads, its registers, its list of mappings. Nothing is called in any of them."""
+"""probing-backtrace. The library itself reads a process that GDB traces on this machine. A core and a remote target are
+read through GDB: memory, threads, registers, list of mappings. No function is called in any of them."""
 import os
 import re
 
@@ -8,14 +8,14 @@ import gdb
 
 from . import attach, library
 
-# struct user_regs_struct, in its order.
+# The registers in the order of struct user_regs_struct.
 REGISTERS = ("r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base "
              "ds es fs gs").split()
 MAPPING = re.compile(r"^\s*0x([0-9a-f]+)\s+0x([0-9a-f]+)\s+0x[0-9a-f]+\s+0x([0-9a-f]+)(?:\s+([r-][w-][x-][ps-]))?\s*(.*)$")
 
 
 def mappings():
-    """What GDB knows of the mappings, as lines of /proc/PID/maps."""
+    """Returns the mappings that GDB knows, as lines of /proc/PID/maps."""
     try:
         text = gdb.execute("info proc mappings", to_string=True)
     except gdb.error as e:
@@ -30,14 +30,14 @@ def mappings():
 
 
 def program():
-    """The path of the program as the target knows it."""
+    """Returns the path of the program as the target knows it."""
     try:
         text = gdb.execute("info proc exe", to_string=True)
     except gdb.error:
         text = ""
     m = re.search(r"^exe = '(.*)'$", text, re.M)
     if m:
-        # Of a core GDB prints the command line, whose first word need not be a path.
+        # For a core GDB prints the command line, whose first word need not be a path.
         words = m.group(1).split(" ")
         if words[0].startswith("/"):
             return os.path.realpath(words[0])
@@ -56,7 +56,7 @@ def registers(frame):
 
 
 def threads(inspect):
-    """One Thread for each of the inferior's; what the user had selected is selected again."""
+    """Returns one Thread for each thread of the inferior; afterwards the user's selection is restored."""
     inferior = gdb.selected_inferior()
     before, at = gdb.selected_thread(), None
     if before is not None:
@@ -81,7 +81,7 @@ def threads(inspect):
 
 
 def seen_by_gdb():
-    """A Given of the selected inferior."""
+    """Returns a Given that describes the selected inferior."""
     import ctypes
 
     from . import inspect
@@ -92,7 +92,7 @@ def seen_by_gdb():
         try:
             ctypes.memmove(buf, bytes(inferior.read_memory(addr, n)), n)
             return 0
-        except Exception:  # nothing may get out into C; a core and a remote target have many ways to fail
+        except Exception:  # no exception may pass into C; a core and a remote target have many ways to fail
             return -1
 
     found = threads(inspect)
@@ -109,7 +109,7 @@ def core_file():
 
 
 def of_core(flags, tid):
-    """Through GDB; without the program or its libraries the core itself still tells something."""
+    """Reads a core through GDB, or by the library: without the program or its libraries the core itself still has some data."""
     try:
         return library.backtrace(0, flags | library.NEED_PYTHON, tid, seen_by_gdb())
     except library.Failed:

@@ -14,7 +14,7 @@ USAGE = "usage: %s (see help %s)"
 
 
 class Options:
-    """Options of a command line: flags {"--json": "json"}, with a value {"-o": "output"}."""
+    """Parses the options of a command line: `flags` as {"--json": "json"}, `values`, options with a value, as {"-o": "output"}."""
 
     def __init__(self, name, usage, text, flags=(), values=()):
         self.rest = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-eval. A process that GDB only looks at is let go, and its agent is asked. One that stands still because the user
-wants it to (started under GDB, or continued up to here) stays where it is: nested.py runs the code in the selected thread."""
+"""probing-eval. GDB detaches from a process that it has just attached to, and the agent in it runs the code. A process that
+the user has stopped at this point (started under GDB, or continued) stays there: nested.py runs the code in its selected thread."""
 import errno
 import json
 import os
@@ -13,8 +13,8 @@ PASSIVE = "PROBING_PASSIVE=1\n"
 
 
 class State:
-    stopped = set()  # processes that have stood still under GDB
-    continued = set()  # those of them that the user has let run again: where they stop is where they are wanted
+    stopped = set()  # processes that have been stopped under GDB
+    continued = set()  # those of them that the user has continued: they are stopped where the user wants them
 
 
 def stood(event):
@@ -22,9 +22,9 @@ def stood(event):
 
 
 def ran(event):
-    thread = getattr(event, "inferior_thread", None)  # None: all of them
+    thread = getattr(event, "inferior_thread", None)  # None: all threads
     pid = thread.inferior.pid if thread else gdb.selected_inferior().pid
-    if pid in State.stopped:  # else GDB itself lets it run, in an attach
+    if pid in State.stopped:  # else GDB itself continues it, during an attach
         State.continued.add(pid)
 
 
@@ -44,7 +44,7 @@ def watch():
 
 
 def kept(pid):
-    """Whether the process must stay where it stands."""
+    """Whether the process must stay stopped where it is."""
     inferior = gdb.selected_inferior()
     return pid in State.continued or not getattr(inferior, "was_attached", True)
 
@@ -99,7 +99,7 @@ selected thread, if that holds the interpreter (GIL) at a point where Python cod
         return gdb.GdbError("usage: %s [--frame N] [--timeout SECONDS] [--json] CODE | -f FILE (see help %s)" % (self.name, self.name))
 
     def parse(self, text):
-        """Options come first; the code is the rest of the line as it is."""
+        """Parses the line: options come first, and the rest of the line is the code, unchanged."""
         frame, timeout, as_json, file = None, 10.0, False, None
         text = text.strip()
         while text.startswith(("--frame", "--timeout", "--json", "-f ")):
@@ -128,7 +128,7 @@ selected thread, if that holds the interpreter (GIL) at a point where Python cod
                     text = f.read()
             except (OSError, ValueError) as e:
                 raise gdb.GdbError("cannot read the code from %s: %s" % (file, e)) from None
-        # "..." around the whole is the user's quoting for the shell's sake, unless it is no single string.
+        # Quotes around the whole code are the user's quoting for the shell, so drop them, unless they are not one single string.
         elif len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" and text[0] not in text[1:-1].replace("\\" + text[0], ""):
             text = text[1:-1].replace("\\" + text[0], text[0])
         if not text.strip():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structures of inspect.h, and a process as GDB sees it: a core or a remote target."""
+"""The structures of inspect.h, also for a process as GDB sees it: a core or a remote target."""
 import ctypes
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libprobing-inspect.so: the work is done there (inspect.h says how)."""
+"""Calls libprobing-inspect.so, which does the work (inspect.h is its interface)."""
 import errno
 import os
 
@@ -8,11 +8,11 @@ STOP, NATIVE, LOCALS, TASKS, FOLDED, COLOR, MAIN, NEED_PYTHON = (1 << n for n in
 DRY_RUN = 1 << 24  # inject.h
 METHODS = ("any", "native", "pep768", "pending", "breakpoint")
 MAIL_STOP, MAIL_ASK = 2, 6
-STOOD = 2**64 - 1  # it stood still, nobody knows how long
+STOOD = 2**64 - 1  # the process was stopped for an unknown time
 
 
 class Failed(Exception):
-    """str() is one line for people; .errno says which error."""
+    """An error of the library: str() is one line for people, .errno the error number."""
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -20,7 +20,7 @@ class Failed(Exception):
 
 
 def directory():
-    """PREFIX/lib/probing, seen from PREFIX/share/probing/gdb/probing_gdb/library.py."""
+    """Returns PREFIX/lib/probing, found from PREFIX/share/probing/gdb/probing_gdb/library.py."""
     here = os.path.dirname(os.path.realpath(__file__))
     return os.path.normpath(os.path.join(here, "..", "..", "..", "..", "lib", "probing"))
 
@@ -29,10 +29,10 @@ _lib = None
 
 
 def load():
-    """Loads the library, once. Done before the attach where possible: the target waits meanwhile."""
+    """Loads the library, once. Call it before the attach if possible, since the target would wait meanwhile."""
     global _lib
     if _lib is None:
-        import ctypes  # here: it costs some milliseconds, and ordinary GDB use needs none of this
+        import ctypes  # imported here, as it takes some milliseconds, and ordinary GDB use does not need it
 
         path = os.path.join(directory(), "libprobing-inspect.so")
         try:
@@ -63,7 +63,7 @@ def _call(function, *args):
 
 
 def backtrace(pid, flags, tid=0, given=None, core=None, sysroot=None, exe=None):
-    """given: what backtrace.py has made of a target that only GDB can read."""
+    """Returns the stacks. given: a description, by backtrace.py, of a target that only GDB can read."""
     import ctypes
 
     from . import inspect

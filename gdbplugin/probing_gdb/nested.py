@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python code in the selected thread of a process that GDB holds, by calls of CPython's API made by GDB.
+"""Runs Python code in the selected thread of a process that GDB has stopped: GDB calls functions of CPython's API.
 
-Only where CPython itself could call Python code: the thread holds the GIL (or nobody does, and it can take it), and it stands in
-a C function that Python called, or sleeps in the kernel; not in the interpreter's own code, the allocator, the garbage collector
-or the loader. Everything is checked before anything is touched. What the calls need in memory lies on the thread's
-stack, below its red zone; afterwards its registers are as before. Breakpoints are off meanwhile and Ctrl-C waits: a call that
-is broken off in the middle would leave the interpreter's state behind. A deadline is watched inside the target, by
-a trace function, so the code ends with TimeoutError (code that sits in one C function ends when that does).
+This is only done where CPython itself could call Python code: the thread holds the GIL (or no thread does, and it can take it),
+and it is in a C function that Python called, or sleeps in the kernel. It must not be in the interpreter's own code, the allocator,
+the garbage collector or the loader. Everything is checked before anything is changed. The calls' data is put on the thread's
+stack, below its red zone; afterwards its registers are restored. Meanwhile breakpoints are off and Ctrl-C is blocked, since a call
+that is interrupted in the middle would leave the interpreter in an intermediate state. A trace function inside the target watches
+the deadline, so the code ends with TimeoutError (code that is inside one C function ends when that function returns).
 """
 import json
 import os
@@ -17,12 +17,12 @@ import gdb
 
 from . import library
 
-# Functions that nothing may be called under: they hold a lock, or something half made.
+# Functions during which nothing may be called: they hold a lock, or have half changed something.
 UNSAFE = re.compile(
     r"malloc|calloc|realloc|memalign|\bfree\b|_int_|^cfree$|arena|dealloc|Dealloc|^gc_|_gc_|GC_|collect_|subtract_refs|move_unreachable"
     r"|^_?dl_|dlopen|dlsym|dl_iterate|fork|clone|pthread_create|insertdict|dictresize|dict_|^_?PyDict_|^list_|^_?PyList_|^set_|^_?PySet_"
     r"|[Ii]ntern(?!al)|^type_|^_?PyType_|mro_|take_gil|drop_gil|create_gil|Finalize|finalize|atexit|new_threadstate|tstate_|<signal handler called>")
-# At the entry of these, all is in order; they may run Python code themselves.
+# At the entry of these functions the state is consistent; they may run Python code themselves.
 ENTRY = re.compile(r"^(PyErr_CheckSignals(Tstate)?|PyEval_SaveThread|_?Py_MakePendingCalls|builtin_\w+|time_\w+|os_\w+|\w+_impl)$")
 PYTHON = re.compile(r"^(libpython3|python3?)")
 C_LIBRARY = re.compile(r"^(libc|libpthread|ld-linux|ld)[-.]")
@@ -31,7 +31,7 @@ SLEEPS = re.compile(r"^_*(GI_|libc_)*(clock_nanosleep|nanosleep|e?poll\w*|select
 
 
 def why_not(stacks, tid):
-    """None when code may run in this thread, or what stands against it."""
+    """Returns None when code may run in this thread, else the reason why not."""
     threads = {t["tid"]: t for t in stacks["threads"]}
     thread = threads.get(tid)
     holder = [t for t in stacks["threads"] if t.get("gil")]
@@ -77,7 +77,7 @@ def address(name):
 
 
 class Calls:
-    """CPython's API by address. Texts must be laid down before the first call."""
+    """Calls functions of CPython's API by address. `texts` are written to the stack before the first call."""
 
     def __init__(self, texts):
         self.inferior = gdb.selected_inferior()
@@ -109,7 +109,7 @@ class Calls:
 
 
 class Quiet:
-    """Nothing of GDB's comes between: breakpoints, Ctrl-C, one thread alone."""
+    """Keeps GDB from interfering: no breakpoints, no Ctrl-C, and all threads run."""
 
     SETTINGS = (("unwindonsignal", "on"), ("scheduler-locking", "off"))
 
@@ -122,7 +122,7 @@ class Quiet:
             old = gdb.parameter(name)
             self.before.append((name, {True: "on", False: "off"}.get(old, old)))
             gdb.execute("set %s %s" % (name, value), to_string=True)
-        # A Ctrl-C of the terminal may reach the process itself, which was started here.
+        # A Ctrl-C of the terminal may also reach the process, if it was started from this GDB.
         row = [line.split() for line in gdb.execute("info signals SIGINT", to_string=True).splitlines() if line.startswith("SIGINT")]
         self.handled = row[0][1:4] if row else ["Yes", "Yes", "No"]
         gdb.execute("handle SIGINT nostop noprint nopass", to_string=True)
@@ -155,7 +155,7 @@ def source():
 
 
 def evaluate(pid, options, code, timeout):
-    """The answer, JSON, as the agent gives it."""
+    """Returns the answer as JSON, in the form that the agent gives."""
     thread = gdb.selected_thread()
     if thread is None or thread.is_running():
         raise gdb.GdbError("the process is running: interrupt it first")
