@@ -24,7 +24,7 @@ struct preflight {
     uint64_t dlopen;  /* addresses in the target */
     uint64_t dlerror; /* 0: not found */
     uint64_t dlopen_flags;
-    /* Code of the C library's allocator, including its parts without names. Since glibc 2.42 malloc jumps into such parts, and does not appear in stacks then. */
+    /* Code of the C library's allocator, with its parts that have no names. Since glibc 2.42 malloc jumps into such parts, and is in no stack then. */
     uint64_t malloc_start, malloc_end;
     struct call_code code;
     int has_python;              /* a Python that can be read: */

@@ -236,7 +236,7 @@ static int climb(struct inject *in, char **why) {
     return fail(why, rc, "cannot inject into process %d: %s", in->pid, strerror(-rc));
 }
 
-/* Whether the process is alive. One that is ending loses its memory first. While an exec gives another thread the main one's place, a reading may find neither. */
+/* Whether the process is alive. An ending one loses its memory first. While an exec gives another thread the main one's place, a reading may find neither. */
 static int lives(pid_t pid) {
     for (int i = 0; i < READS; i++) {
         struct proc_maps maps;
