@@ -17,8 +17,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Returns the name of the first call that the filters of this process kill for, or NULL. Call it before any other function of the agent, and in fork's child
- * handler too. With `known`, this thread's filters have been judged already: nothing is tried then, nor later in a forked child that has no more filters. */
+/* Returns the name of the first call that this process's filters kill for, or NULL; "mmap" or "clone" also when these merely fail. Call it before
+ * any other function of the agent, and in fork's child handler. With `known` this thread's filters have been judged already: nothing is tried then,
+ * nor later in a forked child that has no more filters. */
 const char *filter_kills(int known);
 
 /* Returns the name of a call for which the filter may kill, whatever the arguments, or NULL; "malloc" when there is no memory.

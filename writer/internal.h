@@ -23,7 +23,7 @@ struct writer {
     struct live *live;
     struct tracefile file;
     char live_path[4096];
-    int status; /* sticky: -errno of the first failed write */
+    int status; /* sticky: -errno of the first failed write, or -ENOMEM */
     int leave;  /* set by writer_leave_live() */
     int dead;   /* finishing a dead process, whose rings are read to their ends */
     uint32_t seq;

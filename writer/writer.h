@@ -90,7 +90,7 @@ int writer_put(struct ring *r, unsigned type, const struct writer_value *v);
 #include "../traces/records.def"
 
 enum { WRITER_FLUSH = 1 /* write the blocks out even if they are small */ };
-/* Returns 0, or the sticky status: the -errno of the first failed write. */
+/* Returns 0, or the sticky status: the -errno of the first failed write, or -ENOMEM. */
 int writer_drain(struct writer *w, int flags);
 /*
  * Continues in a new file. The current one is closed (end "rotated", seek table) and renamed to `old_name`, on the

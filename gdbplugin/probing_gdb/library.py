@@ -5,7 +5,7 @@ import os
 
 BORROW, JSON, PYTHON, FORCE = 1, 2, 4, 8
 STOP, NATIVE, LOCALS, TASKS, FOLDED, COLOR, MAIN, NEED_PYTHON = (1 << n for n in range(16, 24))
-DRY_RUN = 1 << 24  # inject.h
+DRY_RUN = 1 << 24  # inspect.h: INJECT_DRY_RUN
 METHODS = ("any", "native", "pep768", "pending", "breakpoint")
 MAIL_STOP, MAIL_ASK = 2, 6
 STOOD = 2**64 - 1  # the process was stopped for an unknown time
