@@ -9,7 +9,7 @@
 
 struct capi py;
 
-/* Where a member stands among the pointers of struct capi. */
+/* The index of a member among the pointers of struct capi. */
 #define PLACE(member)                                                                              \
     ((offsetof(struct capi, member) - offsetof(struct capi, None)) / sizeof(void *))
 
@@ -40,10 +40,10 @@ int capi_load(const struct agent_python *found) {
         if (at[i] && i >= PLACE(TypeError) && i <= PLACE(KeyboardInterrupt))
             at[i] = *(void **)at[i];
     }
-    dlerror(); /* the program is not to find our error */
+    dlerror(); /* so that the program's dlerror() does not return our error */
     if (missing)
         return -ENOTSUP;
-    /* Two threads that come at once write the same; nobody reads before the version is there. */
+    /* Two threads that get here at once write the same values; no thread reads them before the version is set. */
     memcpy(&py.None, at, sizeof at);
     __atomic_store_n(&py.version, found->found.target.version, __ATOMIC_RELEASE);
     return 0;
@@ -63,7 +63,7 @@ int capi_classes(void *class, int (*fn)(void *class)) {
         CAPI_AUTO void *list = capi_call(method, class);
         ssize_t k = list ? py.PyObject_Size(list) : 0;
         for (ssize_t i = 0; i < k && !array_grow(&todo, n, sizeof *todo); i++)
-            todo[n++] = py.PyList_GetItem(list, i); /* nothing here could end it */
+            todo[n++] = py.PyList_GetItem(list, i); /* borrowed: nothing here can free the class */
         class = n ? todo[--n] : NULL;
     }
     py.PyErr_Clear();
@@ -106,10 +106,10 @@ capi_function *capi_replace(const char *module, const char *name, int flags, cap
 }
 
 __attribute__((visibility("hidden"))) extern char __start_capi_kept[],
-    __stop_capi_kept[]; /* by the linker */
+    __stop_capi_kept[]; /* defined by the linker */
 static CAPI_KEPT void *keeps;
 
-/* The last that Py_Finalize() does: nobody has the GIL. */
+/* Called by Py_Finalize() as its last action, when no thread holds the GIL. */
 static void forget(void) {
     memset(__start_capi_kept, 0, (uintptr_t)__stop_capi_kept - (uintptr_t)__start_capi_kept);
 }

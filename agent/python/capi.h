@@ -6,9 +6,9 @@
  *     if (capi_load(NULL)) return;                   // no Python here, or one that lacks something
  *     void *name = py.PyUnicode_FromString("loss");
  *
- * One table for all parts of the agent. All are functions of the stable ABI, or ones that every version of 3.6 to 3.15 exports; what
- * only some have is NULL elsewhere. Objects are void *. The GIL is to be held as CPython's own documentation says;
- * gil.h has functions called in a thread of the program that has it.
+ * All parts of the agent share the table `py`. Its functions are of the stable ABI, or every version from 3.6 to 3.15 exports them; a function
+ * that only some versions have is NULL in the others. Objects are void *. Callers hold the GIL where CPython's documentation demands it;
+ * gil.h runs functions of ours in a thread that holds it.
  */
 #ifndef PROBING_AGENT_CAPI_H
 #define PROBING_AGENT_CAPI_H
@@ -91,7 +91,7 @@
     X(void *, PyContextVar_Set, (void *, void *))                                                  \
     X(void *, PyThreadState_GetUnchecked, (void))  /* 3.13 */                                      \
     X(void *, _PyThreadState_UncheckedGet, (void)) /* until 3.12 */                                \
-    X(void *, PyThreadState_Get, (void))           /* all; with: */                                \
+    X(void *, PyThreadState_Get, (void))           /* all versions; for the next two */            \
     X(void, PyThreadState_EnterTracing, (void *))  /* 3.11 */                                      \
     X(void, PyThreadState_LeaveTracing, (void *))                                                  \
     X(void *, PyFrame_GetBack, (void *))        /* 3.9 */                                          \
@@ -111,7 +111,7 @@
     X(Super_Type, PySuper_Type)                                                                    \
     X(Dict_Type, PyDict_Type)                                                                      \
     X(CFunction_Type, PyCFunction_Type)                                                            \
-    X(TypeError, PyExc_TypeError) /* variables that point at the objects, from here on */          \
+    X(TypeError, PyExc_TypeError) /* from here on, variables that point to the objects */          \
     X(RuntimeError, PyExc_RuntimeError)                                                            \
     X(ValueError, PyExc_ValueError)                                                                \
     X(KeyboardInterrupt, PyExc_KeyboardInterrupt)
@@ -128,47 +128,47 @@ struct capi {
 };
 extern struct capi py;
 
-/* Fills `py`, once. `found`: what agent_python_find() said, or NULL: it is asked. 0; -ENOENT no Python, -EAGAIN not
- * initialised yet, -ENOTSUP. Any thread, no GIL needed; waits for the dynamic loader's lock. */
+/* Fills in `py`, once. `found` is the result of agent_python_find(), or NULL: then it is called here. Returns 0; -ENOENT: no Python; -EAGAIN: not
+ * initialised yet; -ENOTSUP: not a supported Python. Any thread, no GIL needed; waits for the dynamic loader's lock. */
 struct agent_python;
 int capi_load(const struct agent_python *found);
-/* A capi_load() went well. Any thread; async-signal-safe. */
+/* Whether a capi_load() has succeeded. Any thread; async-signal-safe. */
 static inline int capi_loaded(void) {
     return __atomic_load_n(&py.version, __ATOMIC_ACQUIRE) != 0;
 }
-/* Python is up and not on its way down: PyGILState_Ensure may be called. Any thread, no GIL needed. */
+/* Whether Python is initialised and not finalising, so that PyGILState_Ensure() may be called. Any thread, no GIL needed. */
 int capi_usable(void);
 
-/* For code of ours at any place of the program: takes the GIL unless it is held, and puts an exception that is set aside. */
+/* Begins code of ours at an arbitrary place of the program: takes the GIL unless this thread holds it, and saves the exception that is set, if any. */
 struct capi_state {
     int held, gil;
     void *error[3];
 };
 void capi_enter(struct capi_state *s);
-/* As it was before; an exception that is set now is dropped. */
+/* Restores the state that capi_enter() found; an exception that is set now is dropped. */
 void capi_leave(const struct capi_state *s);
 
 /* Attribute as a new reference, or NULL with no exception set. `object` may be NULL. */
 void *capi_attr(void *object, const char *name);
-/* Calls fn for the class and for all that are derived from it, until it returns something else than 0; that, or 0. GIL held. */
+/* Calls fn for the class and for every class derived from it until fn returns non-zero. Returns that value, or 0. GIL held. */
 int capi_classes(void *class, int (*fn)(void *class));
 /* sys.modules[name], borrowed; NULL when it is not there or its import is still going on: a pending call may come in the middle
  * of an import, when half of an extension is not initialised and calling it crashes. */
 void *capi_module(const char *name);
-/* What a built-in function of CPython's does, however it is called: with all four, or the first two or three of them. */
+/* The C function behind a built-in function. Depending on its calling convention CPython passes all four arguments, or only the first two or three. */
 typedef void *capi_function(void *self, void *args, ssize_t n, void *names);
-/* Puts `ours` into the definition of one that is called as `flags` say: data of the interpreter, writable.
- * What was there, to be called with all that came; NULL: it is none of those. */
+/* Puts `ours` into the definition (writable data of the interpreter) of a built-in function whose calling convention is `flags`. Returns
+ * the previous C function, which `ours` has to call with the arguments it was given; NULL: there is no such function with these flags. */
 capi_function *capi_replace(const char *module, const char *name, int flags, capi_function *ours);
-/* static CAPI_KEPT void *name: an object that is kept. NULL again once Python has ended: the program may embed it, and begin another. */
+/* static CAPI_KEPT void *name: a pointer to an object that is kept. Reset to NULL when Python ends: a program that embeds Python may start it again. */
 #define CAPI_KEPT __attribute__((section("capi_kept")))
-/* Before one is set, if not by capi_run(). With the GIL. */
+/* To be called before such a pointer is set, unless its object comes from capi_run(). With the GIL. */
 void capi_keep(void);
-/* Runs a program of ours in a namespace of its own: that, a new reference, or NULL with a Python error set. */
+/* Runs Python source of ours in a new namespace. Returns that namespace (a dict, a new reference), or NULL with a Python error set. */
 void *capi_run(const char *source);
 
-/* The places of fields that no function gives, in GIL builds: those of 64-bit versions agree where no version is named.
- * tests/e2e/test_capi_places.py holds them against the headers of every Python at hand. */
+/* Offsets of fields that no API function returns, in 64-bit GIL builds. An offset that names no version is the same in all of them.
+ * tests/e2e/test_capi_places.py compares them with the headers of every Python at hand. */
 enum capi_place {
     CAPI_OB_TYPE = 8,      /* PyObject */
     CAPI_TP_NAME = 24,     /* PyTypeObject */
@@ -193,15 +193,15 @@ static inline void *capi_type(const void *o) {
 static inline const char *capi_type_name(const void *type) {
     return *(const char *const *)capi_at(type, CAPI_TP_NAME);
 }
-/* What a weak reference points at, None when it is gone. */
+/* The object that a weak reference refers to; None when that object is gone. */
 static inline void *capi_weak(const void *r) {
     return *(void *const *)capi_at(r, CAPI_WR_OBJECT);
 }
-/* A str's text, kept in it; NULL with a Python error set. */
+/* The UTF-8 text of a str, which the str owns; NULL with a Python error set. */
 static inline const char *capi_utf8(void *str) {
     return py.PyUnicode_AsUTF8AndSize(str, NULL);
 }
-/* Both let NULL be, as Py_IncRef() and Py_DecRef() do. */
+/* capi_ref() and capi_unref() ignore NULL, as Py_IncRef() and Py_DecRef() do. */
 static inline void *capi_ref(void *o) {
     py.Py_IncRef(o);
     return o;
@@ -212,29 +212,29 @@ static inline void capi_unref(void *o) {
 static inline void capi_drop(void **o) {
     capi_unref(*o);
 }
-/* CAPI_AUTO void *name = capi_attr(o, "name"); a new reference, or NULL, that is given back at the end of its block: while the GIL is
- * held still. */
+/* CAPI_AUTO void *name = capi_attr(o, "name"); declares a variable whose reference, unless NULL, is released at the end of its block. The GIL
+ * must still be held there. */
 #define CAPI_AUTO __attribute__((cleanup(capi_drop)))
-/* f(...): a new reference, or NULL. f may be NULL. */
+/* Calls f(...). Returns a new reference, or NULL. f may be NULL. */
 #define capi_call(f, ...)                                                                          \
     ({                                                                                             \
         void *f_ = (f);                                                                            \
         f_ ? py.PyObject_CallFunctionObjArgs(f_, ##__VA_ARGS__, NULL) : NULL;                      \
     })
-/* Of an int, as a long; `otherwise` where it is none, or NULL. No error is set then. */
+/* The value of a Python int as a long; `otherwise` if o is NULL or no int that fits. Leaves no Python error set. */
 static inline long capi_long(void *o, long otherwise) {
     long n = o ? py.PyLong_AsLong(o) : otherwise;
     n = py.PyErr_Occurred() ? otherwise : n;
     py.PyErr_Clear();
     return n;
 }
-/* A Python int; -1 with a Python error set where it is none. One that is too large is whatever it is. */
+/* The value of a Python int; -1 with a Python error set if o is no int. For an int that is too large the result has no meaning. */
 static inline int64_t capi_int(void *o) {
     int overflow;
     return py.PyLong_AsLongLongAndOverflow(o, &overflow);
 }
 
-/* The C structures that CPython is handed. Part of its ABI since 3.2. */
+/* C structures that are passed to CPython. Part of its ABI since 3.2. */
 struct py_method {
     const char *name;
     void *

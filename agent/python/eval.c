@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * eval.c - runs Python source in the target for the mailbox: one at a time, each on a thread of its own, answered when it ends.
- * When its client has left, the mailbox is freed for the next one and the late result is thrown away.
+ * eval.c - evaluates Python source that a client sends to the mailbox: one request at a time, each in a thread of its own; the reply is sent when it
+ * ends. When the client has left, the mailbox is freed for the next client and the late result is thrown away.
  *
- * The thread has all signals masked and waits for the GIL (gil.h); agent/python/eval.py does all else. One that is freed before
- * it has the GIL never runs.
+ * The thread masks all signals and waits for the GIL (gil.h); agent/python/eval.py does everything else. An evaluation that is given up
+ * before its thread has the GIL never runs.
  */
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -18,26 +18,26 @@ static const char eval_py[] = {
 #include "agent/python/eval.py.inc"
     0};
 
-#define EVAL_MAX     8 /* that have not ended */
+#define EVAL_MAX     8 /* evaluations that have not ended, at most */
 #define EVAL_OPTIONS 128
 
 struct eval {
     char options[EVAL_OPTIONS]; /* "eval", "input", ..., as evaluate() in eval.py says */
     size_t len;
-    uint32_t refs;        /* (a) who asked, its thread, who interrupts it */
+    uint32_t refs;        /* (a) references held by: the mailbox, its thread, interrupts */
     uint32_t done;        /* (a) */
-    uint32_t interrupted; /* (a) before user code ran: as soon as it does */
+    uint32_t interrupted; /* (a) KeyboardInterrupt is to be raised once user code runs */
     /* Under the GIL: */
     unsigned long ident;
-    int in_python; /* user code runs: an exception may be sent there */
-    int sent;      /* one was */
+    int in_python; /* user code runs: an exception may be raised in it */
+    int sent;      /* an exception was sent to it */
     int status;
     size_t reply_len;
     char reply[LIVE_MAIL];
-    char source[]; /* and a NUL */
+    char source[]; /* ends with a NUL */
 };
-static unsigned running; /* (a) those that have not ended */
-/* The Python functions, once made; under the GIL. They survive fork as the heap does. */
+static unsigned running; /* (a) number of evaluations that have not ended */
+/* Functions of eval.py, NULL until load() has run; used under the GIL. They survive a fork as the heap does. */
 static CAPI_KEPT void *evaluate, *recover, *swallow;
 
 /* Sets the answer to a line of text. */
@@ -50,14 +50,14 @@ static void say(struct eval *e, int status, const char *text) {
 static int load(void) {
     if (evaluate)
         return 0;
-    void *names = capi_run(eval_py); /* stays for ever */
+    void *names = capi_run(eval_py); /* never released */
     recover = names ? py.PyDict_GetItemString(names, "recover") : NULL;
     swallow = names ? py.PyDict_GetItemString(names, "swallow") : NULL;
     evaluate = recover && swallow ? py.PyDict_GetItemString(names, "evaluate") : NULL;
     return evaluate ? 0 : -ENOEXEC;
 }
 
-/* KeyboardInterrupt in the evaluation's thread, at its next bytecode, if it was asked for. Under the GIL. */
+/* Raises KeyboardInterrupt in the evaluation's thread, at its next bytecode, if an interruption was asked for. Under the GIL. */
 static void raise_interrupt(void *arg) {
     struct eval *e = arg;
     if (e->in_python && __atomic_exchange_n(&e->interrupted, 0, __ATOMIC_ACQ_REL)) {
@@ -67,12 +67,12 @@ static void raise_interrupt(void *arg) {
 }
 
 /*
- * An interruption may strike at any bytecode, in our own Python code too. So the code that it may strike is marked, and
- * whatever it broke off (sys.stdout stands replaced) is put right by recover(), where it can strike no more.
+ * KeyboardInterrupt may be raised at any bytecode, in our own Python code too. So in_python marks the code in which it may be raised, and
+ * recover(), where it can no longer be raised, cleans up what was interrupted (sys.stdout is still replaced).
  *
- * Whether it has struck is not known, and it cannot be taken back: CPython keeps the eval_breaker of the whole interpreter set until some
- * exception strikes, also when it is told NULL. That makes each call of each thread slower for good, and 3.11 does not get past the call
- * of a traced function any more (gil.c). So another one is sent, and waited for.
+ * Whether it was raised is not known, and it cannot be cancelled: CPython keeps the eval_breaker of the whole interpreter set until some
+ * exception is raised, even after PyThreadState_SetAsyncExc(NULL). That makes every call in every thread slower for good, and 3.11 never gets
+ * past the call of a traced function (gil.c). So a second one is sent, and swallow() waits until it is raised.
  */
 static void *call_guarded(struct eval *e, void *options, void *source, void *limit) {
     e->ident = (unsigned long)pthread_self(); /* as PyThread_get_thread_ident() */
@@ -133,7 +133,7 @@ static void finish(void *arg) {
     agent_wake();
 }
 
-/* Hands e to a thread that takes the GIL, or answers it. */
+/* Hands e to a thread that takes the GIL; where there is no usable Python, e ends at once with an error text as its reply. */
 static int begin(struct eval *e) {
     int err = capi_load(NULL);
     if (err) {
@@ -148,7 +148,7 @@ static int begin(struct eval *e) {
     return gil_ask(evaluate_request, e, finish);
 }
 
-/* Copies options and source. 0; -ENOMEM, -EAGAIN (no thread to be had); -EBUSY: EVAL_MAX of them have not ended. */
+/* Starts an evaluation of copies of options and source. Returns 0; -ENOMEM; -EAGAIN: no thread could be started; -EBUSY: EVAL_MAX have not ended. */
 static int start(struct eval **out, const char *options, const char *source, size_t len) {
     struct eval *e = calloc(1, sizeof *e + len + 1);
     *out = NULL;
@@ -172,13 +172,13 @@ static int start(struct eval **out, const char *options, const char *source, siz
 /* ---- the mailbox: service thread ---- */
 
 static struct eval *current; /* the evaluation in progress, or NULL */
-static uint32_t client;      /* whose it is: live->mail.lock at its start */
+static uint32_t client;      /* which client it is for: live->mail.lock at its start */
 
 static int is_done(const struct eval *e) {
     return (int)__atomic_load_n(&e->done, __ATOMIC_ACQUIRE);
 }
 
-/* Soon, without waiting for it; C code is not interrupted. */
+/* Has the evaluation interrupted soon, without waiting for that; C code is not interrupted. */
 static void interrupt(struct eval *e) {
     if (is_done(e))
         return;
@@ -188,7 +188,7 @@ static void interrupt(struct eval *e) {
         unref(e);
 }
 
-/* One that still runs frees itself when it ends. */
+/* Gives up the current evaluation. One that still runs is freed when it ends. */
 static void drop(void) {
     if (gil_take_back(evaluate_request, current))
         finish(current);
@@ -196,7 +196,7 @@ static void drop(void) {
     current = NULL;
 }
 
-/* MAIL_EVAL is source alone, MAIL_ASK has a line of options before it. */
+/* MAIL_EVAL carries only source, MAIL_ASK a line of options before it. */
 static int request(struct live *l, enum mail_kind kind, const char *source, size_t len) {
     char options[EVAL_OPTIONS] = "eval";
     if (kind != MAIL_EVAL && kind != MAIL_ASK)

@@ -9,7 +9,7 @@
 #include "writer/sys.h"
 
 #define MOST        16
-#define HANDLERS    100 /* of ours, for a fork */
+#define HANDLERS    100 /* fork handlers that we register, at most */
 #define WORKS       8
 #define PATIENCE_NS SYS_SECOND
 #define MAIN_MS     100
@@ -20,27 +20,27 @@ struct work {
     void (*fn)(void *), *arg, (*end)(void *);
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* never while the GIL is asked for */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* never held while waiting for the GIL */
 static struct {
     struct work work[MOST];
     unsigned n;
-    int waits; /* a thread is on its way to the GIL */
+    int waits; /* a thread of ours was started and waits for the GIL */
 } queue;
 
 /*
  * ---- fork ----
  *
- * A child has the GIL as it was at the fork. os.fork() makes it anew; where other C code calls fork() nobody does, and if a thread of ours had
- * it, or waited for it, the child would wait for that thread for ever. So whoever forks waits before until none of ours is inside, and
- * gives them the GIL meanwhile if it has it, as it does between two bytecodes. An evaluation that takes longer is not waited for again.
+ * A forked child inherits the GIL's state. os.fork() creates the GIL anew, but a fork() by other C code does not: if a thread of ours held the GIL or
+ * waited for it, the child would wait for that thread for ever. So the forking thread first waits until no thread of ours is inside, and if
+ * it holds the GIL, releases it meanwhile, as it does between two bytecodes. When an evaluation takes longer, the next forks do not wait for it again.
  */
-static uint32_t inside;           /* threads of ours that ask for the GIL or have it: quiesce.h */
-static uint32_t forks;            /* threads on their way through fork(): none of ours comes in */
-static __thread uint32_t forking; /* this thread is one of them */
-static int patience;              /* ms that forks still wait; not exact where two fork at once */
-static __thread uint32_t visits;  /* this thread is inside */
+static uint32_t inside; /* number of our threads that wait for the GIL or hold it (quiesce.h) */
+static uint32_t forks;  /* number of threads in fork(): meanwhile no thread of ours enters */
+static __thread uint32_t forking; /* this thread is in fork() */
+static int patience; /* ms that forks may still wait; inexact when two threads fork at once */
+static __thread uint32_t visits; /* this thread is inside */
 
-/* It holds the lock of imports, which others hold for moments. The caller has the GIL. */
+/* Whether this fork is os.fork()'s, which holds the import lock; others hold that only for moments. The caller holds the GIL. */
 static int is_os_fork(void) {
     struct capi_state state;
     capi_enter(&state);
@@ -76,10 +76,10 @@ static void after_fork(void) {
 }
 
 /*
- * Of handlers that run before a fork the one that was registered last runs first. Ours is to wait for a visit to end before a library's takes a
- * lock that the evaluated code, which has the GIL, may wait for. So it is registered anew where libraries were loaded since, and, as they may
- * register theirs later, at the 1st, 2nd, 4th, 8th ... visit. None is taken out: glibc does that with exit()'s lock held, and a child whose parent
- * forks meanwhile could never exit.
+ * Handlers that run before a fork run in reverse order of registration. Ours must wait for a visit to end before a library's handler takes a lock
+ * that the evaluated code, which holds the GIL, may wait for. So ours is registered again when libraries were loaded since and, as they may
+ * register theirs later, at the 1st, 2nd, 4th, 8th ... visit. None is ever unregistered: glibc does that with exit()'s lock held, and a child that
+ * is forked meanwhile could never exit.
  */
 static void be_first(void) {
     static uint32_t visited, made;
@@ -115,7 +115,7 @@ static struct work take(unsigned i) {
 
 static void *visit(void *unused);
 
-/* A thread for what is queued; the lock is held. */
+/* Starts a thread for the queued work, unless one waits already. The caller holds the lock. */
 static int send_thread(void) {
     int err = queue.n && !queue.waits ? thread_spawn(NULL, "probing-gil", 0, visit, NULL) : 0;
     queue.waits |= queue.n && !err;
@@ -132,12 +132,12 @@ struct visit {
     int arrived;
 };
 
-/* Runs also when CPython, on its way down, ends the thread by pthread_exit(). */
+/* Also runs when CPython, while it finalises, ends the thread by pthread_exit(). */
 static void leave(void *visit) {
     struct visit *v = visit;
     quiesce_leave(&inside);
     end(&v->work);
-    while (!v->arrived) { /* nobody will */
+    while (!v->arrived) { /* this thread never got the GIL, and no other will */
         struct work next = {.fn = NULL};
         pthread_mutex_lock(&lock);
         if (queue.n)
@@ -151,13 +151,13 @@ static void leave(void *visit) {
 }
 
 /*
- * In a child of 3.8 os.fork() makes the GIL and the threads' states anew, after our fork handler and before it returns. A thread of ours that
- * asks for the GIL meanwhile waits for the old one, and the program hangs. Last of all os.fork() replaces a lock: once CPython's pointer to
- * it is not what it was at the fork any more, the GIL may be asked for. A pending call would tell it, too, but while atexit functions
- * run 3.8 prints an error from Py_AddPendingCall(), which is a crash in a thread without the GIL.
+ * In a forked child of 3.8 os.fork() creates the GIL and the thread states anew, after our fork handler has run and before it returns. A thread of ours
+ * that asks for the GIL meanwhile waits for the old GIL, and the program hangs. The last thing that os.fork() replaces is a lock: once CPython's
+ * pointer to that lock has changed since the fork, the GIL may be asked for. A pending call would tell us, too, but while atexit functions
+ * run Py_AddPendingCall() of 3.8 prints an error, which crashes in a thread without the GIL.
  */
-static void *const *renewed; /* CPython's pointer to that lock; NULL: not 3.8 */
-static void *of_parent; /* in a child: what it was at the fork; NULL: nobody need wait any more */
+static void *const *renewed; /* where CPython's pointer to that lock is; NULL: not 3.8 */
+static void *of_parent; /* in a child: that pointer's value at the fork; NULL: no need to wait */
 
 void gil_open(void) {
     static int installed;
@@ -166,7 +166,7 @@ void gil_open(void) {
         pthread_atfork(before_fork, after_fork, NULL);
     if (renewed || (capi_loaded() && py.version >> 16 != 0x0308))
         return;
-    /* Perhaps it is not initialised yet, and so has not forked. */
+    /* Python may not be initialised yet; then it has not forked either. */
     if (agent_python_find(&found, 1) == 0 && found.found.target.version >> 16 == 0x0308)
         renewed = capi_at((void *)(uintptr_t)found.found.target.runtime, CAPI_XID_MUTEX_3_8);
 }
@@ -177,15 +177,15 @@ static int begin_threads(void *unused UNUSED) {
 }
 
 /*
- * Before 3.7 there is no GIL until the first thread begins. A thread that makes it from outside does so while the main thread runs, or
- * comes back from a system call: one of 60 evals into a program that sleeps again and again ended it ("take_gil: NULL tstate"). So the
- * main thread makes it. One that does not come to that, since it sleeps for longer, is not in the way.
+ * Before 3.7 there is no GIL until the first thread is started. A foreign thread that creates the GIL does so while the main thread runs, or
+ * returns from a system call: one of 60 evals in a program that sleeps again and again killed that program ("take_gil: NULL tstate"). So the
+ * main thread creates it. A main thread that does not get to that, because it sleeps for longer, does no harm.
  */
 static void wait_for_main(void) {
     void *old = of_parent;
     for (int ms = 0; old && __atomic_load_n(renewed, __ATOMIC_ACQUIRE) == old && ms < RENEWED_MS;
          ms++)
-        sys_sleep(SYS_MS); /* so long only where C code called fork() */
+        sys_sleep(SYS_MS); /* lasts all of RENEWED_MS only where C code called fork() */
     of_parent = NULL;
     if (py.version >> 16 == 0x0306 && capi_usable() && !py.PyEval_ThreadsInitialized() &&
         py.Py_AddPendingCall(begin_threads, NULL) == 0)
@@ -194,9 +194,9 @@ static void wait_for_main(void) {
 }
 
 /*
- * What this thread does is not traced. From 3.12 on a profiler is told what all threads do, and the program's would count ours (cProfile mixes
- * them up). And inside of a pending call CPython runs no other; one that is queued meanwhile keeps its eval_breaker set. 3.11 then never
- * gets past the entry of a Python function that is traced or profiled (by the program, or by variables.c): it checks the breaker, finds
+ * Turns off tracing for this thread. From 3.12 on a profiler is told what all threads do, and the program's profiler would count our work (cProfile
+ * mixes threads up). And inside a pending call CPython runs no other pending call; one that is queued meanwhile keeps the eval_breaker set. 3.11 then
+ * never gets past the entry of a Python function that is traced or profiled (by the program, or by variables.c): it checks the breaker, finds
  * nothing that it may do, and checks again, for ever.
  */
 static void *stop_tracing(int here) {
@@ -213,7 +213,7 @@ static void *visit(void *unused UNUSED) {
     be_first();
     come_in();
     pthread_cleanup_push(leave, &v);
-    if (capi_usable()) { /* asked last: PyGILState_Ensure() crashes where Python has ended */
+    if (capi_usable()) { /* checked as late as possible: PyGILState_Ensure() crashes once Python has ended */
         int gil = py.PyGILState_Ensure();
         stop_tracing(py.version >= 0x030c0000);
         pthread_mutex_lock(&lock);
@@ -232,7 +232,7 @@ static void *visit(void *unused UNUSED) {
 }
 
 int gil_ask(void (*fn)(void *), void *arg, void (*at_end)(void *)) {
-    gil_open(); /* who only answers records nothing, and has not been opened */
+    gil_open(); /* not called yet in a process that only answers requests and records nothing */
     pthread_mutex_lock(&lock);
     int err = find(fn, arg) >= 0 ? -EALREADY : queue.n == MOST ? -EBUSY : 0;
     if (!err) {
@@ -257,9 +257,9 @@ int gil_take_back(void (*fn)(void *), void *arg) {
 /* ---- in the main thread ---- */
 
 static struct {
-    uint32_t queued;            /* (a) CPython has our call */
-    uint64_t since;             /* (a) ns; when that was, or when a thread of ours did its work */
-    void (*works[WORKS])(void); /* (a) what it is to run */
+    uint32_t queued; /* (a) CPython has our call in its queue */
+    uint64_t since;  /* (a) ns; when it was queued, or a thread of ours was asked to do its work */
+    void (*works[WORKS])(void); /* (a) the functions that it is to run */
 } pending;
 
 static void run_works(void *unused UNUSED) {
@@ -285,20 +285,20 @@ static int has_works(void) {
     return 0;
 }
 
-/* Hands CPython our call, unless it has it. 0; else it takes no more. */
+/* Puts our call into CPython's queue unless it is there already. Returns 0; else the call could not be queued now. */
 static int queue_call(int (*call)(void *)) {
     if (__atomic_exchange_n(&pending.queued, 1, __ATOMIC_SEQ_CST))
         return 0;
     __atomic_store_n(&pending.since, sys_now(), __ATOMIC_RELAXED);
     int rc =
-        quiesce_enter(&inside, &forks) ? -1 : py.Py_AddPendingCall(call, NULL); /* has a lock */
+        quiesce_enter(&inside, &forks) ? -1 : py.Py_AddPendingCall(call, NULL); /* takes a lock */
     quiesce_leave(&inside);
     if (rc)
         __atomic_store_n(&pending.queued, 0, __ATOMIC_SEQ_CST);
     return rc;
 }
 
-/* Stays queued until all is done: a second call would wait within this one (stop_tracing()). */
+/* `queued` stays set until all work is done: a second call that is queued meanwhile would have to wait for this one (stop_tracing()). */
 static int on_main_thread(void *unused) {
     run_works(unused);
     __atomic_store_n(&pending.queued, 0, __ATOMIC_SEQ_CST);
@@ -319,7 +319,7 @@ int gil_pending(void (*work)(void)) {
     if (place == WORKS)
         return -ENOSPC;
     __atomic_store_n(&pending.works[place], work, __ATOMIC_SEQ_CST);
-    /* At its end 3.8 prints an error from a pending call, which takes the GIL that we do not have. */
+    /* While 3.8 finalises, Py_AddPendingCall() prints an error, for which it needs the GIL; we may not hold it. */
     int thread = py.version >> 16 == 0x0308, rc = 0;
     if (!thread && !__atomic_load_n(&pending.queued, __ATOMIC_SEQ_CST)) {
         rc = queue_call(on_main_thread);

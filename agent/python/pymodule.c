@@ -4,7 +4,7 @@
  *
  * The agent is its own extension module: the package asks the import machinery for libprobing-agent.so under the name _probing, which
  * is the very object that is loaded already (preload, inject), or loads it (PROBING=1, probing.enable()). When the
- * package was imported before the agent came, it is told by a call of its _arrived().
+ * package was imported before the agent was loaded, the agent calls the package's _arrived().
  */
 #include <stdio.h>
 
@@ -55,14 +55,14 @@ struct one_value {
     struct pyvalue v;
 };
 
-/* What probing.set_role() was given last. Whoever uses it sets the pointer to NULL meanwhile. */
+/* The values given to the last probing.set_role(). A thread that uses them sets the pointer to NULL meanwhile. */
 static struct told {
     unsigned n;
     struct one_value at[TOLD_MOST];
 } * told;
-static uint32_t told_in; /* the segment that it was written into last */
+static uint32_t told_in; /* the segment that the role was written into last */
 
-/* One value of an event. What cannot be described is described as such: an event never raises. */
+/* Describes one value of an event. A value that cannot be described gets a text that says so: an event never raises an exception. */
 static void describe(struct one_value *one, void *key, void *value) {
     one->n = pyvalue_text(key, one->key, sizeof one->key);
     if (pyvalue_take(value, &one->v)) {
@@ -70,7 +70,7 @@ static void describe(struct one_value *one, void *key, void *value) {
         one->v.kind = PYVALUE_STR;
         one->v.n = (size_t)snprintf(one->v.text, sizeof one->v.text, "<value cannot be described>");
     }
-    if (one->v.kind == PYVALUE_COMING) { /* variables.c waits for those; an event does not */
+    if (one->v.kind == PYVALUE_COMING) { /* variables.c waits for such values; an event does not */
         capi_unref(one->v.coming);
         one->v.kind = PYVALUE_STR;
         one->v.n = (size_t)snprintf(one->v.text, sizeof one->v.text, "<value on a GPU>");
@@ -100,7 +100,7 @@ static void keep_role(void *kwargs) {
         free(__atomic_exchange_n(&told, t, __ATOMIC_ACQ_REL));
 }
 
-/* A new file stands alone. The number is taken before the role is: a role that is set meanwhile has a higher one. */
+/* Writes the role again into each new segment, whose file has to stand alone. The id is taken before the role, so a role set meanwhile has a higher id. */
 static void tell_role(struct writer *w, uint64_t now) {
     uint32_t segment = __atomic_load_n(&writer_live(w)->segment, __ATOMIC_RELAXED);
     struct told *none = NULL, *t;
@@ -116,7 +116,7 @@ static void tell_role(struct writer *w, uint64_t now) {
         writer_emit(w, TRACE_event_value, &r.event_value);
     }
     if (!__atomic_compare_exchange_n(&told, &none, t, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        free(t); /* set again */
+        free(t); /* a new role was set meanwhile */
 }
 
 /* event(name, **values) */
@@ -158,8 +158,8 @@ static void *do_config_get(void *self UNUSED, void *key) {
     char name[128], text[SETTING_TEXT_MAX];
     pyvalue_text(key, name, sizeof name);
     int id = setting_find(name);
-    /* Three more keys, for who starts a recording: the run's identity, why it may not be recorded, and what was wrong with the settings, a
-     * line each. */
+    /* Three more keys, for code that starts a recording: the run's identity, why the process may not be recorded, and what was wrong with the
+     * settings (a line for each complaint). */
     if (!strcmp(name, "run"))
         return py.PyUnicode_FromString(config_run());
     if (!strcmp(name, "barred"))
@@ -193,7 +193,7 @@ static void *do_config_set(void *self UNUSED, void *args) {
 }
 
 static void *do_config_all(void *self UNUSED, void *unused UNUSED) {
-    static char json[65536]; /* with the GIL */
+    static char json[65536]; /* protected by the GIL */
     settings_json(json, sizeof json);
     return py.PyUnicode_FromString(json);
 }
@@ -202,25 +202,25 @@ static void *do_recording(void *self UNUSED, void *unused UNUSED) {
     return capi_ref(producer_recording() ? py.True : py.False);
 }
 
-/* os._exit() where no libprobing-preload.so sees it: else the process would seem to have been killed. */
+/* The original os._exit(). It is replaced for processes without libprobing-preload.so, which would seem to have been killed otherwise. */
 static capi_function *exit_was;
 
 static void *leave(void *self, void *args, ssize_t n, void *names) {
-    int given = n > 0 || names; /* by name: behind those that are not */
+    int given = n > 0 || names; /* in `args`, arguments given by name follow the positional ones */
     probing_agent_stop("_exit", given ? (int)capi_long(*(void **)args, -1) : -1, EXIT_WAIT_MS);
     return exit_was(self, args, n, names);
 }
 
-/* With the GIL. */
+/* Replaces os._exit(). With the GIL. */
 static void see_exit(void) {
     if (!exit_was && !(exit_was = capi_replace("posix", "_exit", PY_FASTCALL | PY_KEYWORDS, leave)))
-        exit_was = capi_replace("posix", "_exit", PY_FASTCALL, leave); /* of 3.6 */
+        exit_was = capi_replace("posix", "_exit", PY_FASTCALL, leave); /* in 3.6 */
 }
 
 /* start(conf) -> 0 or -errno */
 static void *do_start(void *self UNUSED, void *conf) {
     size_t n;
-    const char *text = pyvalue_utf8(conf, &n); /* kept in conf, which our caller holds */
+    const char *text = pyvalue_utf8(conf, &n); /* owned by conf, which our caller holds */
     see_exit();
     void *saved = py.PyEval_SaveThread();
     int err = probing_agent_start(text && n ? text : NULL, "python");
@@ -266,7 +266,7 @@ static struct py_method methods[] = {
     {0},
 };
 
-/* For the import machinery alone: with the GIL; a new module object or NULL and an error. */
+/* Called only by the import machinery, with the GIL. Returns a new module object, or NULL with an error set. */
 PROBING_EXPORT void *PyInit__probing(void) {
     static struct py_module_def def = {.base = {.refcount = 1},
                                        .name = "_probing",
@@ -280,7 +280,7 @@ PROBING_EXPORT void *PyInit__probing(void) {
 
 /* ---- the package was there first ---- */
 
-/* probing._arrived(): it then imports _probing as ever. With the GIL. */
+/* Calls probing._arrived(), which then imports _probing as usual. With the GIL. */
 static void tell_package(void *unused UNUSED) {
     void *modules = py.PyImport_GetModuleDict(); /* borrowed */
     void *package = modules ? py.PyDict_GetItemString(modules, "probing") : NULL;
@@ -300,7 +300,7 @@ static void begin(struct writer *w UNUSED) {
 
 static void python(const struct agent_python *found) {
     if (!capi_load(found) && !strcmp(probing_agent.how, "inject"))
-        gil_ask(tell_package, NULL, NULL); /* our package may have been imported before we came */
+        gil_ask(tell_package, NULL, NULL); /* our package may have been imported before this */
 }
 
 static void child(void) {

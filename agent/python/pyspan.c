@@ -4,7 +4,7 @@
 #include "agent/core/producer.h"
 #include "agent/python/pyvalue.h"
 
-#define NAMES_MAX 4096 /* span objects that are kept; a program that makes up names gets new ones */
+#define NAMES_MAX 4096 /* span objects that are kept; further names get a new one each time */
 
 struct span {
     struct py_object head;
@@ -23,10 +23,10 @@ struct entry {
 static CAPI_KEPT void *span_type, *entry_type;
 static CAPI_KEPT void *spans;       /* name -> Span */
 static CAPI_KEPT void *variable;    /* the context variable; NULL before 3.7 */
-static __thread struct entry *here; /* the innermost entry without one; owned */
-static unsigned open_entries;       /* (a) 0: __exit__ need not search */
+static __thread struct entry *here; /* without a context variable: the innermost entry; owned */
+static unsigned open_entries;       /* (a) number of open entries; 0: __exit__ need not search */
 static uint64_t ids;                /* (a) */
-static CAPI_KEPT void *wrap;        /* the decorator, given by the package */
+static CAPI_KEPT void *wrap;        /* the decorator, supplied by the package */
 
 uint64_t pyspan_next_id(void) {
     return __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
@@ -49,7 +49,7 @@ static struct entry *innermost(void) {
     return capi_type(value) == entry_type ? value : NULL;
 }
 
-/* Takes over no reference. */
+/* Does not steal the caller's reference to e. */
 static void set_innermost(struct entry *e) {
     CAPI_AUTO void *old = variable ? py.PyContextVar_Set(variable, e ? (void *)e : py.None) : here;
     if (!variable)
@@ -93,7 +93,7 @@ static void record_end(uint64_t id, uint32_t generation, int raised) {
 
 static void entry_dealloc(void *self) {
     struct entry *e = self;
-    /* By hand: a chain of many entries is not to recurse as deeply. */
+    /* A loop, because releasing a long chain of entries by recursion would need too deep a stack. */
     while (e) {
         struct entry *parent = e->parent;
         if (e->open)
@@ -113,7 +113,7 @@ static void begin(struct span *s) {
     struct entry *parent = innermost(), *e;
     uint32_t generation = 0;
     uint64_t id;
-    while (parent && !parent->open) /* closed ones are of no use, and would make a chain */
+    while (parent && !parent->open) /* closed entries are of no use: the chain would only grow */
         parent = parent->parent;
     capi_ref(parent);
     id = record_begin(s->name,
@@ -181,7 +181,7 @@ static void *span_call(void *self, void *args, void *kwargs UNUSED) {
     return py.PyObject_CallFunctionObjArgs(wrap, self, py.PyTuple_GetItem(args, 0), NULL);
 }
 
-/* For generators, whose body runs in whatever context their caller has: begin and end by number, without becoming anybody's parent. */
+/* For generators, whose body runs in whatever context their caller has: _begin() returns a token for _end(), and the span never becomes a parent. */
 static void *span_begin(void *self, void *unused UNUSED) {
     uint32_t generation = 0;
     uint64_t id = 0;

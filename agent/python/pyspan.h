@@ -2,19 +2,19 @@
 /*
  * pyspan.h - probing.span("name"): context manager and decorator.
  *
- * A Span is no more than a name: one object for each name, used by everybody, again and again, nested, in any thread
- * or task. Each `with` that is recorded makes an Entry, which a context variable holds (so that each asyncio
- * task sees its own; before 3.7: each thread); the entry knows the one around it. Nothing being recorded: nothing is
- * made, and __exit__ finds nothing to end.
+ * A Span is no more than a name: there is one object for each name, which can be entered again and again, nested, in any thread
+ * or task. Each `with` that is recorded creates an Entry, which a context variable holds (so that each asyncio
+ * task sees its own; before 3.7: each thread); the entry refers to the one around it. While nothing is recorded, no entry is
+ * created, and __exit__ finds nothing to end.
  */
 #ifndef PROBING_AGENT_PYSPAN_H
 #define PROBING_AGENT_PYSPAN_H
 
 #include "agent/python/capi.h"
 
-/* Makes the types. 0, or -1 with an error set. */
+/* Creates the types. Returns 0, or -1 with a Python error set. */
 int pyspan_init(void);
-/* Functions of the module: span(name), and set_wrap(fn), by which the package gives the decorator. */
+/* Functions of the module: span(name), and set_wrap(fn), through which the package supplies the decorator. */
 void *pyspan_make(void *module, void *name);
 void *pyspan_set_wrap(void *module, void *fn);
 /* id of the calling thread's or task's innermost span that is recorded, 0 = none. With the GIL. */

@@ -57,7 +57,7 @@ size_t pyvalue_text(void *str, char *buf, size_t n) {
         v->number = of;                                                                            \
         return 0;                                                                                  \
     }
-/* A number in memory. */
+/* Reads a number from memory; for a dtype that is not known here the value is the dtype's name. */
 static int read_number(const void *at, const char *dtype, struct pyvalue *v) {
     READ("float32", float, PYVALUE_REAL, (double)x)
     READ("float64", double, PYVALUE_REAL, x)
@@ -75,7 +75,7 @@ static int read_number(const void *at, const char *dtype, struct pyvalue *v) {
 }
 #undef READ
 
-/* (address, dtype), or from item 2 of [host, event, address, dtype]. */
+/* Reads the number that (address, dtype) describes. */
 static int read_tuple(void *pair, struct pyvalue *v) {
     void *address = py.PyTuple_GetItem(pair, 0), *dtype = py.PyTuple_GetItem(pair, 1);
     char name[32];
@@ -92,7 +92,7 @@ static int read_tuple(void *pair, struct pyvalue *v) {
     return read_number((const void *)at, name, v);
 }
 
-/* The types that need no Python code. 1: done, 0: it is another. */
+/* Converts a value whose type needs no Python code. Returns 1, or 0 for any other type. */
 static int take_simple(void *obj, struct pyvalue *v) {
     void *type = capi_type(obj);
     int overflow;
@@ -131,7 +131,7 @@ int pyvalue_take(void *obj, struct pyvalue *v) {
     if (take_simple(said, v))
         return 0;
     if (capi_type(said) == py.Tuple_Type)
-        return read_tuple(said, v); /* `obj` is held by our caller: its memory is there */
+        return read_tuple(said, v); /* our caller holds `obj`, so its memory stays valid */
     v->kind = PYVALUE_COMING;
     v->coming = capi_ref(said);
     return 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pyvalue.h - a Python object as what goes into a record: a number or a short text.
+ * pyvalue.h - converts a Python object to what a record can hold: a number or a short text.
  *
  *     struct pyvalue v;
  *     if (!pyvalue_take(obj, &v)) ... v.kind, v.number, v.text, v.n
  *     else: the Python error of its __repr__ or the like is set, and yours to clear
  *
- * int, float, bool, str and None need no Python code; for others values.py is loaded on first use. A tensor
- * in memory is read where it lies: no operator runs. Of a tensor on a GPU a copy is begun (PYVALUE_COMING: v.coming is a new
- * reference); give it to pyvalue_arrived() at a later step until it answers 1. With the GIL.
+ * int, float, bool, str and None need no Python code; for other types values.py is loaded on first use. A tensor in the CPU's
+ * memory is read in place: no operator runs. For a tensor on a GPU a copy is started (PYVALUE_COMING: v.coming is a new
+ * reference to it); pass it to pyvalue_arrived() at later steps until that does not return 0. With the GIL.
  */
 #ifndef PROBING_AGENT_PYVALUE_H
 #define PROBING_AGENT_PYVALUE_H
@@ -27,19 +27,19 @@ struct pyvalue {
     char text[PYVALUE_TEXT];
 };
 
-/* 0, or -1 with a Python error set (also of one that values.py could not be loaded). */
+/* Returns 0, or -1 with a Python error set (also when values.py could not be loaded). */
 int pyvalue_take(void *obj, struct pyvalue *v);
-/* 1: it is there, *v is filled in and coming released; 0: not yet; -1: it failed, coming released, error set. */
+/* Returns 1: the copy has arrived, *v is filled in and `coming` released; 0: not yet; -1: it failed, `coming` is released and a Python error set. */
 int pyvalue_arrived(void *coming, struct pyvalue *v);
 
 /* A function or class of values.py, borrowed; NULL with a Python error set. */
 void *pyvalue_helper(const char *name);
-/* str -> UTF-8, cut to n - 1 bytes at a character; what is no text becomes '?'. Returns the length. Clears errors. */
+/* Writes a str to buf as UTF-8, cut to n - 1 bytes between characters; for any other object writes "?". Returns the length. Clears errors. */
 size_t pyvalue_text(void *str, char *buf, size_t n);
-/* The same without copying: borrowed from the object. "?" where it is no Unicode (lone surrogates); NULL (no error set): no str. */
+/* The same without a copy: the text belongs to the str. "?" for a str that is not valid Unicode (lone surrogates); NULL (no error set) if it is no str. */
 const char *pyvalue_utf8(void *str, size_t *n);
 
-/* The three values kind, number and text of a record, which follow each other. */
+/* Sets the values kind, number and text of a record, which follow each other. */
 void pyvalue_put(struct writer_value *to, const struct pyvalue *v);
 
 #endif

@@ -14,20 +14,20 @@
 #include "traces/exprs.h"
 #include "traces/torch_setting.h"
 
-#define COMING_MAX 64  /* values that are on their way from a GPU */
-#define SEARCHES   64  /* after each model's call, for functions not found; then more seldom */
-#define FRAMES_MAX 256 /* how far a function is sought up the stack */
+#define COMING_MAX 64 /* values that are on their way from a GPU */
+#define SEARCHES   64 /* model calls after each of which missing functions are sought; then rarer */
+#define FRAMES_MAX 256 /* frames that are searched for a function, at most */
 
 struct watched {
     struct variable var;
     unsigned matched;  /* how often it had a value */
     int complained;    /* its error has been noted */
-    int return_sought; /* its function was found without being on the stack */
-    int on_stack;      /* its function was on the stack when the last step ended; then */
-    int late;          /* what variable_assigned_after() said there, */
-    int due;           /* whether this step's value is still to be read, */
+    int return_sought; /* its function was found by name, not on the stack */
+    int on_stack;      /* its function was on the stack when the last step ended */
+    int late;          /* what variable_assigned_after() returned then */
+    int due;           /* this step's value is still to be read */
     int awaited;       /* its function is on the stack, and its return is to be seen */
-    long late_at;      /* where in its code it was then */
+    long late_at;      /* the instruction at which its function was then */
 };
 
 struct coming {
@@ -36,22 +36,22 @@ struct coming {
     unsigned at, expr;
 };
 
-/* All with the GIL, but for `matched`, which the service thread reads at the end. */
+/* All protected by the GIL, except `matched`, which the service thread reads at the end. */
 static struct {
     char text[2 * SETTING_TEXT_MAX + 2]; /* what exprs was made from */
-    uint64_t version;                    /* of the two settings then */
+    uint64_t version;                    /* versions of the two settings that it was made from */
     struct exprs exprs;
     struct watched list[EXPRS_MAX];
     struct coming coming[COMING_MAX];
     unsigned ncoming;
-    uint32_t generation; /* of the recording that watches them */
+    uint32_t generation; /* the recording in which their returns are watched */
     uint64_t steps, seek_at, ask_at;
-    uint64_t last_step; /* that ended */
-    uint64_t works;     /* ends of models' calls */
-    uint64_t search_at; /* when functions not found so far are sought on the stack again */
+    uint64_t last_step; /* number of the last step that ended */
+    uint64_t works;     /* number of model calls that have ended */
+    uint64_t search_at; /* value of `works` at which functions not found are searched for again */
 } s;
-static CAPI_KEPT void *parsed;  /* not NULL: the objects in `s` are of this Python */
-static CAPI_KEPT void *returns; /* values.py's Returns, 3.12 and later; NULL: none is watched */
+static CAPI_KEPT void *parsed; /* not NULL: the objects in `s` belong to the Python that runs now */
+static CAPI_KEPT void *returns; /* a Returns of values.py (3.12+); NULL: no return is watched */
 static __thread int armed;      /* this thread's returns are watched (before 3.12) */
 
 /* ---- records ---- */
@@ -66,7 +66,7 @@ static void record(const struct coming *c, const struct pyvalue *v) {
     producer_emit(0, TRACE_variable, &r.ts_value);
 }
 
-/* The Python error that is set, once for each expression; cleared. */
+/* Notes the Python error that is set, once for each expression, and clears it. */
 static void complain(unsigned expr) {
     void *type, *value, *trace;
     char what[PYVALUE_TEXT] = "?", line[PYVALUE_TEXT + 2 * EXPRS_TEXT + 8];
@@ -99,12 +99,12 @@ static void take(unsigned expr, void *value, uint64_t step, unsigned at) {
     } else if (s.ncoming < COMING_MAX) {
         c.value = v.coming;
         s.coming[s.ncoming++] = c;
-    } else { /* the GPU is that far behind: this one is left out */
+    } else { /* the GPU is too far behind: this value is left out */
         capi_unref(v.coming);
     }
 }
 
-/* What has arrived since the last step; in order, so the first that has not holds back the others. */
+/* Records the values that have arrived since the last step, in order: the first that has not arrived holds back those after it. */
 static void take_coming(void) {
     unsigned done = 0;
     for (; done < s.ncoming; done++) {
@@ -121,7 +121,7 @@ static void take_coming(void) {
     memmove(s.coming, s.coming + done, s.ncoming * sizeof *s.coming);
 }
 
-/* The expression's value in this frame, if it is there. */
+/* Records the expression's value in this frame, if it has one. */
 static void take_from(unsigned expr, void *frame, void *code, uint64_t step, unsigned at) {
     CAPI_AUTO void *value = variable_read(&s.list[expr].var, frame, code);
     if (value)
@@ -132,7 +132,7 @@ static void take_from(unsigned expr, void *frame, void *code, uint64_t step, uns
 
 /* ---- returns ---- */
 
-/* Calls a method of returns: a new reference or NULL, without an error. */
+/* Calls a method of `returns`. Returns a new reference, or NULL without an error set. */
 static void *ask_returns(const char *method, void *arg) {
     CAPI_AUTO void *f = capi_attr(returns, method);
     void *said = capi_call(f, arg);
@@ -140,7 +140,7 @@ static void *ask_returns(const char *method, void *arg) {
     return said;
 }
 
-/* No return is watched any more, and the tool's number is free again. */
+/* Stops watching returns and frees our tool id of sys.monitoring. */
 static void leave_returns(void) {
     capi_unref(ask_returns("close", NULL));
     capi_unref(returns);
@@ -171,9 +171,9 @@ static void *returned(void *self UNUSED, void *args) {
 }
 
 /*
- * Before 3.12 there is no event for one function's return. So the interpreter's profile function does, for as long as it has to and in
- * this thread alone: from the end of a step, of a model's call or of a wait for data to the next of these, where a function that is
- * asked for is on the stack. A profiler of the program's own has precedence.
+ * Before 3.12 there is no event for the return of one function. A profile function is used instead, for no longer than needed and in
+ * this thread alone: from the end of a step, of a model's call or of a wait for data to the next of these, while a function whose
+ * variable is asked for is on the stack. A profiler of the program's own has precedence.
  */
 static int on_profile(void *self, void *frame, int what, void *arg);
 
@@ -184,7 +184,7 @@ static int any_awaited(void) {
     return any;
 }
 
-/* The program asked which profile function there was, and puts it back later: it goes. */
+/* Called when the program got `mark` from sys.getprofile() and passes it to sys.setprofile() later: removes the profile function. */
 static void *put_back(void *self UNUSED, void *args UNUSED) {
     py.PyEval_SetProfile(NULL, NULL);
     armed = 0;
@@ -193,7 +193,7 @@ static void *put_back(void *self UNUSED, void *args UNUSED) {
 
 static void arm(int on) {
     static struct py_method method = {"probing", put_back, PY_VARARGS, NULL};
-    static CAPI_KEPT void *mark; /* by which ours is known */
+    static CAPI_KEPT void *mark; /* by which our profile function is recognised */
     if (on == armed || py.version >= 0x030c0000)
         return;
     if (!mark && !(mark = py.PyCFunction_NewEx(&method, NULL, NULL)))
@@ -230,7 +230,7 @@ static int on_profile(void *self UNUSED, void *frame, int what, void *arg UNUSED
 
 static void watch_return(void *code) {
     static struct py_method method = {"returned", returned, PY_VARARGS, NULL};
-    static CAPI_KEPT void *callback; /* stays: it may be what ends the watching */
+    static CAPI_KEPT void *callback; /* never released: watching may be ended from within it */
     static int noted;
     if (py.version < 0x030c0000)
         return;
@@ -247,7 +247,7 @@ static void watch_return(void *code) {
     py.PyErr_Clear();
 }
 
-/* Functions that are on no stack when a step ends (validate()): sought by name, ever more seldom. */
+/* Searches by name for functions that are not on the stack when a step ends (validate()); done less and less often. */
 static void seek_functions(void) {
     void *find = pyvalue_helper("find_codes");
     for (struct watched *w = s.list; find && w < s.list + s.exprs.n; w++) {
@@ -258,7 +258,7 @@ static void seek_functions(void) {
             watch_return(py.PyList_GetItem(codes, k));
             w->return_sought = 1;
         }
-        /* Before 3.11 a code object does not know its class: Trainer.fit can only be found from outside. */
+        /* Before 3.11 a code object does not know its class, so its name is never Trainer.fit: only the search by name finds that. */
         if (py.version < 0x030c0000 && codes && py.PyObject_Size(codes) == 1)
             variable_found(&w->var, py.PyList_GetItem(codes, 0));
         py.PyErr_Clear();
@@ -268,15 +268,15 @@ static void seek_functions(void) {
 
 /* ---- steps ---- */
 
-/* What is sought on the stack, innermost function first. */
+/* What the stack is searched for, innermost frame first. */
 enum search {
-    AT_END, /* a step has ended: variables that their function has assigned by then */
-    OVER,   /* likewise, and the next one has begun: none is assigned later */
+    AT_END, /* a step has ended: variables that their function has assigned by now */
+    OVER,   /* likewise, but the next step has begun: no variable is assigned later */
     LATE, /* the next step has ended, or a model's call, or a wait for data: those assigned later */
-    UNKNOWN, /* functions that were on no stack when a step ended */
+    UNKNOWN, /* functions that were not on the stack when a step ended */
 };
 
-/* One function is on the stack. */
+/* Handles the function of expression i, which was found on the stack. */
 static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum search what) {
     struct watched *w = &s.list[i];
     int late = 0;
@@ -303,7 +303,7 @@ static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum se
         take_from(i, frame, code, step, 0);
 }
 
-/* How many of the functions sought are on the stack. */
+/* Searches this thread's stack for the functions. Returns how many it found. */
 static unsigned search_stack(uint64_t step, enum search what) {
     unsigned left = s.exprs.n, found = 0;
     char taken[EXPRS_MAX] = {0};
@@ -345,7 +345,7 @@ static uint64_t version_now(void) {
            settings_version(SETTING_torch_exprs);
 }
 
-/* What the settings say, when they have changed. */
+/* Reads the settings again if they have changed. */
 static void read_settings(void) {
     struct torch_setting torch;
     char text[sizeof s.text], spec[SETTING_TEXT_MAX], own[SETTING_TEXT_MAX], why[SETTING_WHY];
@@ -382,7 +382,7 @@ static void read_settings(void) {
             complain(i);
 }
 
-/* A function that has returned when its step ends (Lightning's training_step) was on the stack when its model's call did. */
+/* A function that has returned before its step ends (Lightning's training_step) is found here: it is on the stack when its model's call ends. */
 static void search_others(void) {
     int known = 0, unknown = 0;
     for (unsigned i = 0; i < s.exprs.n; i++) {
@@ -444,8 +444,8 @@ static void work(const struct step *step) {
     s.steps++;
 }
 
-/* Whether work() would find nothing to do: so it is at nearly every step of a program that names no expression, and
- * taking the GIL again with cold caches costs it microseconds. Without the GIL: who changes these is this very thread. */
+/* Whether work() would find nothing to do. That is so at nearly every step of a program that names no expression, for which
+ * taking the GIL again with cold caches would cost microseconds. Needs no GIL: only this thread changes these fields. */
 static int is_idle(void) {
     return !s.exprs.n && !s.ncoming && s.version == version_now() &&
            s.generation == producer_generation() && (s.steps < s.ask_at || role_has_rank());
@@ -460,7 +460,7 @@ static void at_step(const struct step *step) {
     }
     if (capi_load(NULL) || !capi_usable())
         return;
-    struct capi_state state; /* torch may have let the GIL go; a step may end by an exception */
+    struct capi_state state; /* torch may have released the GIL, and an exception may be set */
     capi_enter(&state);
     work(step);
     capi_leave(&state);
@@ -487,7 +487,7 @@ void variables_close(struct writer *w) {
 }
 
 void variables_after_fork(void) {
-    s.ncoming = 0; /* the parent's: its GPU cannot be used here */
+    s.ncoming = 0; /* they belong to the parent, whose GPU cannot be used here */
     s.steps = s.seek_at = s.ask_at = s.works = s.search_at = 0;
     for (unsigned i = 0; i < EXPRS_MAX; i++)
         s.list[i].matched = 0;

@@ -37,7 +37,7 @@ int variable_is_of(const struct variable *v, void *code) {
     return same;
 }
 
-/* Where the variable lies in frames of this code. */
+/* Finds the variable's slot in frames of this code. */
 static void find_slot(struct variable *v, void *code) {
     CAPI_AUTO void *found = capi_call(pyvalue_helper("place"), code, v->path[0]);
     v->slot = -1;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * variables_frame.h - one local variable of one function, read from a frame where it lies.
+ * variables_frame.h - reads one local variable of one function, in place, from a frame.
  *
  *     variable_init(&v, "self.loss", "Trainer.fit");
  *     if (variable_is_of(&v, code)) value = variable_read(&v, frame, code);    // new reference; NULL: none, or an error is set
  *
- * 3.12 and later have PyFrame_GetVar; before, the variable's slot in the frame is read: the places come from those versions'
- * headers, which change no more. With the GIL; frames are of the calling thread, running.
+ * 3.12 and later have PyFrame_GetVar; before, the variable's slot in the frame is read: its offset comes from the headers of those
+ * versions, which change no more. With the GIL; a frame passed in must belong to the calling thread and be running.
  */
 #ifndef PROBING_AGENT_VARIABLES_FRAME_H
 #define PROBING_AGENT_VARIABLES_FRAME_H
@@ -21,21 +21,21 @@ struct variable {
     unsigned n;
     int is_module; /* the function is <module>: its variables are globals */
     void *code;    /* the code object that was found last */
-    ssize_t slot;  /* of path[0] in it, before 3.12; -1: it has no such variable */
+    ssize_t slot;  /* index of path[0] in its frames, before 3.12; -1: it has no such variable */
     int in_cell;
 };
 
 /* 0, or -1 with a Python error set. */
 int variable_init(struct variable *v, const char *name, const char *func);
 void variable_free(struct variable *v);
-/* Whether this code object is the function. Clears errors. */
+/* Whether this code object is the function's. Clears errors. */
 int variable_is_of(const struct variable *v, void *code);
 /* Whether the function has such a variable. */
 int variable_in(const struct variable *v, void *code);
-/* Notes the code object: 1 when it is another than before. */
+/* Remembers the code object. Returns 1 if it is another one than before. */
 int variable_found(struct variable *v, void *code);
-/* Whether the frame's code assigns it behind where the frame is now: 1 in a loop around that, 2 only after it, 0 no; -1: *at is that
- * place already, so nothing has changed. */
+/* Whether the frame's code assigns the variable after the frame's current instruction: 1: yes, in a loop around that instruction; 2: yes, but only
+ * after any such loop; 0: no; -1: the instruction is still *at, so the answer has not changed. */
 int variable_assigned_after(const struct variable *v, void *frame, void *code, long *at);
 void *variable_read(struct variable *v, void *frame, void *code);
 
