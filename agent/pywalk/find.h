@@ -18,19 +18,19 @@ struct pywalk_found {
     struct pywalk_target target;
     uint64_t eval_start, eval_end; /* _PyEval_EvalFrameDefault; 0: not known */
     uint64_t cold_start, cold_end; /* its .cold part; 0: none */
-    uint64_t image, image_end;     /* of libpython or the program */
+    uint64_t image, image_end;     /* the image of libpython or of the program */
 };
 
 /*
- * `start`: where its first byte is. 0; -ENOENT: it is no Python; -ENOTSUP: a Python whose version is not known; -EAGAIN: 3.6,
- * not initialised yet; -EFAULT. target.pthread_tid_off stays 0.
+ * Finds the CPython of the image whose first byte is at `start`. Returns 0; -ENOENT: it is no Python; -ENOTSUP: a Python whose version is
+ * not known; -EAGAIN: 3.6, not initialised yet; -EFAULT. target.pthread_tid_off stays 0.
  */
 int pywalk_find_image(struct pywalk_mem mem, uint64_t start, struct pywalk_found *out);
 
-/* PY_VERSION_HEX of the version that the n bytes at s begin with ("3.8.18", "3.9.0rc1+"), and where it ends; 0: none of 3.6 or later. */
+/* Parses the version that the n bytes at s begin with ("3.8.18", "3.9.0rc1+"). Returns PY_VERSION_HEX and sets *end to its end; 0: no version from 3.6 on. */
 uint32_t pywalk_parse_version(const char *s, size_t n, const char **end);
 
-/* Whether it is a free-threaded build (3.13 and later): their layouts are not known. */
+/* Whether the target is a free-threaded build (3.13 and later), whose layouts are not known. */
 int pywalk_free_threaded(struct pywalk_mem mem, const struct pywalk_target *t);
 
 #endif

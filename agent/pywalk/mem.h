@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem.h - reading the target's memory, and characters of its str objects. For agent/pywalk, gdbplugin and the rest of the agent.
+ * mem.h - reads the target's memory and the characters of its str objects. For agent/pywalk, gdbplugin and the rest of the agent.
  *
- * All reads go through the callback of struct pywalk_mem. Small helpers for words, and one call for many small pieces,
- * which process_vm_readv can do at once.
+ * All reads go through the callback of struct pywalk_mem. There are small helpers for words, and one call for many small pieces,
+ * which process_vm_readv can read at once.
  */
 #ifndef PROBING_PYWALK_MEM_H
 #define PROBING_PYWALK_MEM_H
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* Can this be the address of an aligned object in user space? Keeps a torn pointer, which may be any
- * number, from being followed where nothing would stop it (pywalk_read_direct). */
+/* Whether addr can be the address of an aligned object in user space. Keeps a torn pointer, which may have any value,
+ * from being followed where no other check would stop it (pywalk_read_direct). */
 static inline bool pywalk_plausible(uint64_t addr) {
     return addr >= 0x1000 && addr < (1ull << 47) && (addr & 7) == 0;
 }
@@ -44,12 +44,12 @@ static inline int mem_u64(const struct pywalk *pw, uint64_t addr, uint64_t *v) {
 #define PYWALK_PAGE 4096u
 
 /*
- * Memory by the page, for whoever follows many pointers: many small reads, few system calls. What was read once stays as it was
- * until pywalk_pages_forget(). Async-signal-safe if `mem` is; one reader at a time.
+ * A cache of pages, for code that follows many pointers: many small reads need few system calls. A cached page keeps the contents that were
+ * read until pywalk_pages_forget(). Async-signal-safe if `mem` is; one reader at a time.
  */
 struct pywalk_pages {
     struct pywalk_mem mem;
-    uint32_t n; /* pages that are kept */
+    uint32_t n; /* pages that the cache holds */
     struct pywalk_page {
         uint64_t number; /* page number + 1, 0: empty */
         uint64_t used;   /* it was asked for since it was read */
@@ -57,15 +57,15 @@ struct pywalk_pages {
     } * page;
 };
 void pywalk_pages_forget(struct pywalk_pages *p);
-/* One with 4 MB of pages, by calloc: free() ends it. NULL: no memory. */
+/* Allocates a cache of 4 MB of pages by calloc(); release it with free(). NULL: no memory. */
 struct pywalk_pages *pywalk_pages_new(struct pywalk_mem mem);
-/* pywalk_read_fn; ctx: struct pywalk_pages *. 0 or -EFAULT. */
+/* A pywalk_read_fn that reads through the cache; ctx is a struct pywalk_pages *. Returns 0 or -EFAULT. */
 int pywalk_pages_read(void *ctx, uint64_t addr, void *buf, size_t n);
 
 /* Asks the kernel whether 8 bytes at addr can be read. About 100 ns. */
 bool pywalk_mem_probe(uint64_t addr);
 
-/* Reads `count` (at most MEM_MANY) pieces of `n` bytes, one after the other into buf. 0 or -EFAULT: then nothing is said about buf. */
+/* Reads `count` (at most MEM_MANY) pieces of `n` bytes, one after the other into buf. Returns 0, or -EFAULT: then buf is undefined. */
 #define MEM_MANY 16
 int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count, void *buf,
                     size_t n);
@@ -74,7 +74,7 @@ struct pywalk_chars {
     uint64_t data, length; /* in characters */
     unsigned unit;         /* bytes of each: 1, 2 or 4 */
 };
-/* Where a str has its characters. 0, -EBADMSG, -EFAULT; -EAGAIN: it is not ready (to 3.11), and has them elsewhere. */
+/* Finds the characters of a str. Returns 0, -EBADMSG, -EFAULT; -EAGAIN: a str that is not ready (up to 3.11) and has them elsewhere. */
 int pywalk_chars(const struct pywalk *pw, uint64_t obj, struct pywalk_chars *out);
 uint32_t pywalk_char(const uint8_t *p, unsigned unit);
 

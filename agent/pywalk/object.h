@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * object.h - Python objects as text, from raw memory: no Python code runs in the target, nothing is written there.
+ * object.h - renders Python objects as text, from raw memory: no Python code runs in the target, and nothing is written there.
  *
  *     struct pywalk_objects ob;
  *     rc = pywalk_objects_init(&ob, &pw);                  // pw: pywalk_init was done; it must outlive ob
@@ -11,11 +11,11 @@
  * functions, classes, exceptions, data classes, named tuples, enum members, and what datetime, zoneinfo, decimal, array, functools.partial,
  * re.compile and re.match make; else <Type at 0x...: attribute=value, ...>; arrays and tensors <numpy.ndarray shape=(2, 3) dtype=int64: 1, 2, ...>,
  * <memoryview shape=(3,) format='B': 97, 98, 99>, dict_keys({'a': 1}), <weakref to OBJECT>, pandas' frames <pandas.DataFrame shape=(3, 2) columns:
- * 'a' int64, 'b' float64>. What is cut says so with "...". It differs from repr() where that would have to run code: a class's own __repr__ is not
+ * 'a' int64, 'b' float64>. "..." marks what is cut. It differs from repr() where that would have to run code: a class's own __repr__ is not
  * called, a subclass of a built-in type is Name(value), an OrderedDict has its dict's order. Memory of a GPU is never touched.
  *
- * Everything read is taken for garbage until it has been checked; work is bounded by the limits. What cannot be
- * read is <unreadable at 0x...>, what makes no sense <corrupt at 0x...>: an object just being made may be either.
+ * Everything that is read counts as garbage until it has been checked; the limits bound the work. An object that cannot be
+ * read is shown as <unreadable at 0x...>, one that makes no sense as <corrupt at 0x...>: an object just being created may be either.
  *
  * Allocates nothing, keeps no global state; 16 KB of stack, 40 KB where arrays of objects hold each other. For use from
  * outside the target: pw must read through a callback that fails for bad addresses (not pywalk_read_direct). Not meant for signal handlers (it formats numbers).
@@ -33,54 +33,54 @@ struct pywalk_objects {
     const struct pywalk *pw;
     const struct object_fields *f;
 };
-/* 0; -ENOTSUP: the version's objects are not known; -EINVAL: pw reads without a guard; -EFAULT. */
+/* Returns 0; -ENOTSUP: the object layouts of this version are not known; -EINVAL: pw reads without a guard; -EFAULT. */
 int pywalk_objects_init(struct pywalk_objects *ob, const struct pywalk *pw);
 
 #define PYWALK_MAX_DEPTH 16
-struct pywalk_limits { /* 0 in a field: the default */
-    uint32_t depth;    /* containers within containers (4; at most PYWALK_MAX_DEPTH) */
-    uint32_t items;    /* of one container or array (20) */
+struct pywalk_limits { /* 0 in a field: the default, in parentheses here */
+    uint32_t depth;    /* levels of nested containers (4; at most PYWALK_MAX_DEPTH) */
+    uint32_t items;    /* items shown of one container or array (20) */
     uint32_t string;   /* characters of a str, bytes of a bytes object (200) */
-    uint32_t reads;    /* of the target's memory, in all (5000; each of 4 KB at most) */
+    uint32_t reads;    /* reads of the target's memory in all (5000), each of 4 KB at most */
 };
 /*
- * The object at `addr` into buf (n >= 16), as UTF-8 without control characters, ended by NUL; limits may be NULL. Where
- * buf is too small the text ends in "...". Returns the length; never fails otherwise than by -EINVAL (n < 16).
+ * Writes the object at `addr` to buf (n >= 16), as UTF-8 without control characters, ended by NUL; limits may be NULL. If
+ * buf is too small, the text ends in "...". Returns the length; the only error is -EINVAL (n < 16).
  */
 int pywalk_repr(const struct pywalk_objects *ob, uint64_t addr, const struct pywalk_limits *limits,
                 char *buf, size_t n);
-/* The name of the object's type, as repr(type(x)) has it between its quotes. Length, or -errno. */
+/* Writes the name of the object's type, as repr(type(x)) has it between its quotes. Returns the length, or -errno. */
 int pywalk_type_name(const struct pywalk_objects *ob, uint64_t addr, char *buf, size_t n);
 
 #define PYWALK_LOCAL_ARGUMENT 1u
 #define PYWALK_LOCAL_CELL     2u /* shared with an inner function */
-#define PYWALK_LOCAL_FREE     4u /* of an outer function */
+#define PYWALK_LOCAL_FREE     4u /* a variable of an outer function */
 #define PYWALK_LOCAL_GLOBAL   8u /* the frame is a module's */
 struct pywalk_local {
     char name[128]; /* UTF-8, cut at a character */
     uint32_t flags; /* PYWALK_LOCAL_* */
     uint64_t object;
 };
-/* Return non-zero to end. */
+/* Returns non-zero to end the enumeration. */
 typedef int (*pywalk_local_fn)(void *ctx, const struct pywalk_local *local);
 /*
- * Calls fn for each argument and local of the frame that has a value, in the order of its code; values in cells are taken out. In a class body the
- * names defined so far; in a module's frame its globals but for modules, functions, classes and names with two underscores in front. At most `max`.
- * Returns how many; -EBADMSG, -EFAULT: the frame cannot be made sense of (more than what fn got so far is not known).
+ * Calls fn for each argument and local variable of the frame that has a value, in the order of its code, at most `max` times; for a cell fn gets its content. In
+ * a class body these are the names defined so far; in a module's frame its globals except modules, functions, classes and names that begin with two underscores.
+ * Returns the number of variables; -EBADMSG, -EFAULT: the frame cannot be made sense of (fn may have been called for some variables).
  */
 int pywalk_locals(const struct pywalk_objects *ob, const struct pywalk_frame *frame, size_t max,
                   pywalk_local_fn fn, void *ctx);
 
 /*
- * Qualified names before 3.11 (later code objects have them). pywalk_owner() says who knows the one of a frame's function, 0: nobody;
- * async-signal-safe, `pw` may read directly. pywalk_qualname() asks it, then or later, and believes only what has this
- * very code: length, -ENOENT or -errno. Nested functions, lambdas and comprehensions keep their plain names.
+ * Qualified names before 3.11 (later code objects have them). pywalk_owner() returns what leads to the name of a frame's function, 0: nothing
+ * does; async-signal-safe, `pw` may read directly. pywalk_qualname() gets the name from that, then or later, and accepts only a function with this
+ * very code. It returns the length, -ENOENT or -errno. Nested functions, lambdas and comprehensions keep their plain names.
  */
 uint64_t pywalk_owner(const struct pywalk_objects *ob, const struct pywalk *pw,
                       const struct pywalk_frame *frame);
 int pywalk_qualname(const struct pywalk_objects *ob, uint64_t code, uint64_t owner, char *buf,
                     size_t n);
-/* threading.Thread.name of the thread whose outermost frame this is. Length; -ENOENT: threading has not started it; -errno. */
+/* threading.Thread.name of the thread whose outermost frame this is. Returns the length; -ENOENT: threading did not start it; -errno. */
 int pywalk_thread_name(const struct pywalk_objects *ob, const struct pywalk_frame *outermost,
                        char *buf, size_t n);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * offsets.h - what pywalk knows of one CPython's structures. Private to agent/pywalk.
+ * offsets.h - the layout of CPython's structures in one version, as far as pywalk needs it. Private to agent/pywalk.
  *
  *     const struct pywalk_offsets *o = pywalk_offsets(pw);
  *     uint64_t next = load64(bytes + o->ts_next);
  *
- * Offsets are in bytes from the start of their structure. 0 means that this version has no such field; for none of the fields that a version may
- * lack is 0 a possible offset. Filled by pywalk_init (layout.c) from offsets_table.inc, and for 3.13+ from _Py_DebugOffsets.
+ * Offsets are in bytes from the start of their structure. 0 means that this version has no such field: a field that a version
+ * may lack is never at offset 0. Filled by pywalk_init (layout.c) from offsets_table.inc, and for 3.13+ from _Py_DebugOffsets.
  */
 #ifndef PROBING_PYWALK_OFFSETS_H
 #define PROBING_PYWALK_OFFSETS_H
@@ -14,7 +14,7 @@
 #include "pywalk.h"
 
 struct pywalk_fields {
-    /* _PyRuntimeState; rt_collecting: 3.7 and 3.8, then it is the interpreter's */
+    /* _PyRuntimeState; rt_collecting: only 3.7 and 3.8, later it belongs to the interpreter (interp_collecting) */
     uint32_t rt_interp_head, rt_current, rt_finalizing, rt_collecting;
     /* PyInterpreterState, and its GIL (3.12+: a pointer to it, and the GIL's fields) */
     uint32_t interp_collecting, interp_finalizing;
@@ -24,7 +24,7 @@ struct pywalk_fields {
     uint32_t ts_root_cframe, cframe_current;
     uint32_t ts_base_frame; /* 3.15+ */
     uint32_t ts_chunk, ts_datatop, chunk_previous, chunk_size, chunk_data;
-    /* PyFrameObject (to 3.10) or _PyInterpreterFrame; fr_span bytes from its start hold all of these */
+    /* PyFrameObject (up to 3.10) or _PyInterpreterFrame; the first fr_span bytes of it hold all of these */
     uint32_t fr_refcnt, fr_back, fr_code, fr_lasti, fr_gen, fr_state; /* to 3.10 */
     uint32_t fr_instr, fr_owner, fr_is_entry;                         /* 3.11+ */
     uint32_t fr_span;
@@ -41,12 +41,12 @@ struct pywalk_fields {
 /* Lives in pywalk.private_, hence may_alias. */
 struct __attribute__((may_alias)) pywalk_offsets {
     struct pywalk_fields f;
-    uint32_t tag_bits;              /* of a _PyStackRef, which f_executable is (3.14+) */
-    uint32_t first_shim, last_shim; /* owners of frames that are no Python frames; see below */
+    uint32_t tag_bits;              /* tag mask of a _PyStackRef, which f_executable is (3.14+) */
+    uint32_t first_shim, last_shim; /* owners of frames that are not Python frames; see below */
     uint32_t lasti_scale;           /* bytes in a unit of f_lasti (to 3.10) */
     uint32_t pthread_tid_off;       /* see struct pywalk_target */
-    uint64_t interp_head;           /* 3.6 only: the interpreter itself, */
-    uint64_t current;               /* and the address of _PyThreadState_Current */
+    uint64_t interp_head;           /* 3.6 only: address of the first interpreter */
+    uint64_t current;               /* 3.6 only: address of _PyThreadState_Current */
 };
 _Static_assert(sizeof(struct pywalk_offsets) <= sizeof(((struct pywalk *)0)->private_),
                "the offsets fit into struct pywalk");
@@ -56,7 +56,7 @@ static inline const struct pywalk_offsets *pywalk_offsets(const struct pywalk *p
 }
 
 /*
- * Values of _PyInterpreterFrame.owner. 3.12 to 3.13: a shim is called C_STACK; 3.14: INTERPRETER, and C_STACK is 4; 3.15: INTERPRETER only.
+ * Values of _PyInterpreterFrame.owner. CPython calls OWNER_SHIM C_STACK in 3.12 and 3.13, and INTERPRETER from 3.14 on; in 3.14 C_STACK is 4, in 3.15 it is gone.
  */
 enum {
     OWNER_THREAD = 0,
@@ -80,10 +80,10 @@ enum {
 #define PYWALK_3(minor) (0x03000000u | (uint32_t)(minor) << 16)
 
 /*
- * _Py_DebugOffsets, the table of offsets at the beginning of _PyRuntime, from 3.13 on. It is what this very build says of itself, so it goes before
- * the generated numbers; but it lies in the target's memory, so every number is checked against the size of its structure, and fields that it does
- * not have are believed only when their generated neighbours agree with it. Here is the index of each 64-bit word that is used: debug_table.inc,
- * written by gen_offsets.py --debug. Word 0 is the cookie: 0 here means that this version does not have it.
+ * Where to find each offset in _Py_DebugOffsets, the table at the beginning of _PyRuntime from 3.13 on. That table describes this very build, so it has
+ * precedence over the generated numbers; but it lies in the target's memory, so every number is checked against the size of its structure, and generated
+ * numbers for fields that it lacks are trusted only when their generated neighbours agree with it. Each member is the index of a 64-bit word of the table,
+ * from debug_table.inc, written by gen_offsets.py --debug. Word 0 is the cookie, so an index of 0 means that this version lacks the word.
  */
 struct pywalk_debug_words {
     uint16_t words;

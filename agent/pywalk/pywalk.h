@@ -35,11 +35,11 @@ struct pywalk_mem {
     void *ctx;
 };
 /*
- * Unguarded by itself. pywalk_frames, which is for the calling thread then, touches a frame only when it lies on the thread's
- * data stack or the kernel says that it can be read: a pointer caught while it is changing does no harm.
+ * Reads without any guard. pywalk_frames, which may then be called for the calling thread only, touches a frame only when it lies on
+ * the thread's data stack or the kernel says that it can be read, so a pointer caught while it changes does no harm.
  */
 int pywalk_read_direct(void *ctx, uint64_t addr, void *buf, size_t n);
-/* process_vm_readv; ctx is (void *)(intptr_t)pid. Never faults; on self too. */
+/* Reads by process_vm_readv; ctx is (void *)(intptr_t)pid, which may be this process. Never faults. */
 int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n);
 static inline struct pywalk_mem pywalk_process(int pid) {
     return (struct pywalk_mem){pywalk_read_process, (void *)(intptr_t)pid};
@@ -50,7 +50,7 @@ struct pywalk_offsets; /* offsets.h */
 struct pywalk {
     struct pywalk_mem mem;
     uint32_t version;       /* PY_VERSION_HEX */
-    uint32_t keep;          /* set after init: 1, 2: see pywalk_frames */
+    uint32_t keep;          /* set by the caller after init; 1, 2: see pywalk_frames */
     uint64_t runtime;       /* address of _PyRuntime; 3.6: 0 */
     uint64_t code_type;     /* PyCode_Type, or 0 */
     uint64_t private_[160]; /* the offsets, copied: see offsets.h */
@@ -71,23 +71,23 @@ struct pywalk_target {
 };
 /*
  * Chooses the layout and checks it against the target. 0; -ENOTSUP; -EAGAIN: 3.6 with no interpreter yet; -EBADMSG: the structures do not fit (or
- * were being changed: try again); -EFAULT. 0 is also the answer before Python is initialised: then pywalk_threads gives -EAGAIN.
+ * were being changed: try again); -EFAULT. It also returns 0 before Python is initialised; pywalk_threads then gives -EAGAIN.
  */
 int pywalk_init(struct pywalk *pw, struct pywalk_mem mem, const struct pywalk_target *t);
 
 /*
  * For pthread_tid_off: where this process's glibc keeps a thread's kernel id in struct pthread. Starts a short-lived
- * thread to be sure: not async-signal-safe. Bytes, or -ENOENT (an unknown libc), or pthread_create's -errno.
+ * thread to be sure: not async-signal-safe. Returns the offset in bytes, -ENOENT (an unknown libc), or pthread_create's -errno.
  */
 int pywalk_find_pthread_tid_off(void);
 
 #define PYWALK_HOLDS_GIL 1u /* it holds its interpreter's GIL */
 #define PYWALK_MAIN      2u /* main thread of the main interpreter (the oldest thread state) */
-/* Its interpreter is collecting garbage and it holds the GIL, or is its only thread (3.7+): it is who collects, unless a
- * finaliser on another's stack has let go of the GIL. MAY: it does not hold it, but may be that other one. */
+/* COLLECTING: the thread's interpreter is collecting garbage, and the thread holds the GIL or is the only one (3.7+): it is the thread that collects, unless a
+ * finaliser on another thread's stack has released the GIL. MAY_COLLECT: the thread does not hold the GIL, but may be that other thread. */
 #define PYWALK_COLLECTING  4u
 #define PYWALK_MAY_COLLECT 16u
-#define PYWALK_FINALIZING  8u /* it is ending Python (3.7+), or its interpreter (3.12+) */
+#define PYWALK_FINALIZING  8u /* it is finalising Python (3.7+) or its interpreter (3.12+) */
 struct pywalk_thread {
     uint64_t tstate, interp;
     uint64_t ident; /* threading.get_ident(): pthread_self() */
@@ -103,12 +103,12 @@ struct pywalk_thread {
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more);
 /* The interpreter of a thread state, 0 where it cannot be read. */
 uint64_t pywalk_interp(const struct pywalk *pw, uint64_t tstate);
-/* Whether a thread whose stack is from `sp` to `ident` may be in this subinterpreter's state. Before 3.13 any thread may enter it. */
+/* Whether a thread whose stack reaches from `sp` to `ident` may be running with this thread state of a subinterpreter. Before 3.13 any thread may enter it. */
 int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident);
-/* A number that is another one after a thread state was added (new ones come first) or the newest one went, in the newest
- * interpreter: two to four reads in place of a list. Others that went leave it as it is. Errors as above. */
+/* Sets *stamp to a number that changes when, in the newest interpreter, a thread state is added (new ones come first) or the newest one
+ * is removed: two to four reads instead of a whole list. It does not change when other thread states are removed. Errors as above. */
 int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp);
-/* The tstate of `interp` that holds its GIL (0: none of them). Two to four reads. -ENOTSUP: not known (3.6 without target.current). */
+/* Sets *tstate to the thread state of `interp` that holds its GIL (0: none of them). Two to four reads. -ENOTSUP: not known (3.6 without target.current). */
 int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate);
 
 /* The native eval loop was entered for this frame: its caller is native code. (3.6-3.10: all frames.) */
@@ -123,8 +123,8 @@ struct pywalk_frame {
 };
 /*
  * The Python frames of a thread, innermost first; shims, trampolines and incomplete frames (3.11+: not yet at
- * their first traceable instruction; CPython does not show them either) are left out. So innermost there may be one
- * native eval loop more than there are entry frames: match them from the outermost on.
+ * their first traceable instruction; CPython does not show them either) are left out. So there may be one
+ * native eval loop, the innermost, more than there are entry frames: match them from the outermost on.
  *
  * Returns the count, 0 for a thread running no Python, or -errno. *cut (may be NULL) is set when there were more
  * than max: then the base was not reached, and not checked.
@@ -132,14 +132,14 @@ struct pywalk_frame {
  * 3.12) is not the one on the thread's data stack: no part of it is returned. A stopped or interrupted thread gives it as well when it is caught
  * entering an eval loop (3.11, 3.12: some instructions, whenever C calls Python): try again a little later, or leave the sample out.
  *
- * pw->keep, for memory that nobody changes: 1: what can be read of a chain is returned, 2: of one that does not fit, too. *cut
+ * pw->keep is for memory that does not change: 1: the part of a chain that can be read is returned; 2: also a part of a chain that is inconsistent. *cut
  * is -errno then, and a frame without a readable code object has a `code` of 0.
  *
  * `tstate` must be a live thread state of the target. With pywalk_read_direct it must be the calling thread's.
  */
 int pywalk_frames(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
                   int *cut);
-/* The same in PYWALK_SPACE bytes of the caller's, and little stack. */
+/* The same, but it works in PYWALK_SPACE bytes that the caller provides, and needs little stack. */
 #define PYWALK_SPACE 8448
 int pywalk_frames_in(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
                      int *cut, void *space);
@@ -155,9 +155,9 @@ struct pywalk_code {
     uint64_t linetable; /* address of the table's bytes (co_lnotab, co_linetable) */
     uint32_t linetable_len;
 };
-/* 0 or -errno: then *out says nothing. With pw->keep a text that cannot be read is empty. */
+/* Returns 0, or -errno: then *out is undefined. With pw->keep a text that cannot be read is empty. */
 int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out);
-/* The executing line of `lasti` (a frame's) in this code; 0 = the instruction has none; -errno. Reads the line table
+/* Returns the source line of the instruction at `lasti` (of a frame) in this code; 0: it has none; -errno. Reads the line table
  * through the callback in small pieces. A lasti of -1 gives the first line. */
 int pywalk_frame_line(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti);
 /*
@@ -172,7 +172,7 @@ struct pywalk_position {
 int pywalk_position(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti,
                     struct pywalk_position *out);
 
-/* A str object as UTF-8 (lone surrogates as '?'), cut to n-1 bytes at a character. Length or -errno. */
+/* Writes a str object as UTF-8 (lone surrogates as '?'), cut to n - 1 bytes between characters. Returns the length or -errno. */
 int pywalk_str(const struct pywalk *pw, uint64_t obj, char *buf, size_t n);
 
 #endif

@@ -10,18 +10,18 @@
 enum pywalk_task_state {
     PYWALK_TASK_CREATED, /* not started yet */
     PYWALK_TASK_WAITING,
-    PYWALK_TASK_READY,  /* will run at the loop's next turns: waits for nothing */
+    PYWALK_TASK_READY,  /* waits for nothing: runs in one of the loop's next iterations */
     PYWALK_TASK_RUNNING /* its coroutine is on a thread's stack just now */
 };
 
 struct pywalk_task {
     uint64_t task, coroutine;
     uint64_t waits_for; /* the future or task that it awaits, or 0 */
-    uint64_t interp;    /* whose it is */
+    uint64_t interp;    /* the interpreter that it belongs to */
     enum pywalk_task_state state;
     char name[128];    /* UTF-8 */
     char waits_on[96]; /* type of what its innermost coroutine awaits: "Future" ...; or "" */
-    uint32_t awaiters; /* how many there are; the first of them: */
+    uint32_t awaiters; /* how many tasks await it; the first of them: */
     uint64_t awaiter[PYWALK_TASK_AWAITERS];
 };
 
