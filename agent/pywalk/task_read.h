@@ -17,8 +17,8 @@ struct task_fields {
     uint32_t modules; /* of the interpreter: sys.modules */
     uint32_t weakref_object, closure, gen_frame, gen_state;
     int32_t state_created, state_executing, state_cleared;
-    int32_t state_awaits;   /* 3.13+: awaiting from here to below executing; else a plain yield */
-    uint32_t stack_top;     /* up to 3.13: number of stack slots in use */
+    int32_t state_awaits; /* 3.13+: awaiting is from here to below executing; plain yield is not */
+    uint32_t stack_top;   /* up to 3.13: number of stack slots in use */
     uint32_t stack_pointer; /* later versions: address of the next free slot */
     uint32_t thread_tasks;  /* 3.14+: head of the thread's list of tasks */
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step_memory.c - the process's memory at the ends of steps, as a record each: resident and virtual size, and what torch's
- * allocator has on the GPU. By the thread that trains.
+ * step_memory.c - records the process's memory at the ends of steps, in a record each: resident and virtual size, and what torch's
+ * allocator has on the GPU. Runs in the thread that trains.
  *
- * /proc/self/statm is opened each time, because a descriptor that stays would be one of the program's: 2 us where all is warm, 37 us
- * (measured) right after an optimizer has gone through the caches. So it is kept to 1 / SHARE of the time: steps of 40 ms and more have
- * their record, shorter ones now and then; the first FIRST steps have it whatever it costs. Nothing is recorded that was not read at
- * that step's end.
+ * /proc/self/statm is opened each time, because a descriptor kept open would be one of the program's: 2 us with warm caches, 37 us
+ * (measured) right after an optimizer has displaced them. So reading is limited to 1 / SHARE of the time: steps of 40 ms and more have
+ * a record, shorter ones now and then; the first FIRST steps have one whatever it costs. Only values that were read at that
+ * step's end are recorded.
  */
 #include "agent/core/part.h"
 #include "agent/core/producer.h"
@@ -15,11 +15,11 @@
 
 #define SHARE 1000
 #define FIRST 25
-#define SAVED 50000u /* ns that can be saved up */
+#define SAVED 50000u /* ns that can be saved up, at most */
 
 static uint32_t busy; /* (a) a thread reads */
 static struct {
-    uint64_t seen, left, cost; /* last credit; ns to spend; ns that the last one took */
+    uint64_t seen, left, cost; /* time of last credit; ns to spend; ns that the last reading took */
     unsigned first;            /* how many of the first steps were read */
 } budget;
 
@@ -32,7 +32,7 @@ static int due(uint64_t now) {
     return budget.first < FIRST || budget.left >= budget.cost;
 }
 
-/* gpu: -1 in it where nothing is known; where something is, it is always recorded. */
+/* Writes the record. Values in `gpu` are -1 if not known; if they are known, there is always a record. */
 static void record(const struct step *s, const struct cuda_memory *gpu) {
     uint64_t began = sys_now(), vms, page = (uint64_t)sysconf(_SC_PAGESIZE);
     char text[128], *rss;
@@ -43,7 +43,7 @@ static void record(const struct step *s, const struct cuda_memory *gpu) {
     uint64_t ns = sys_now() - began;
     budget.first += budget.first < FIRST;
     budget.left -= budget.left < ns ? budget.left : ns;
-    /* A reading that took longer than can be saved up had lost its processor meanwhile: it costs no more than that. */
+    /* A reading that took longer than SAVED lost its processor meanwhile, so its cost is taken to be SAVED. */
     budget.cost = ns < SAVED ? ns : SAVED;
     if (!n)
         return;
@@ -53,7 +53,7 @@ static void record(const struct step *s, const struct cuda_memory *gpu) {
                   .gpu_allocated = gpu->allocated, .gpu_reserved = gpu->reserved);
 }
 
-/* In the thread that trains. Where two threads do, a step that ends while the other thread reads gets no record. */
+/* Runs in the thread that trains. If two threads train, a step that ends while the other thread is reading gets no record. */
 static void at_step(const struct step *s) {
     struct cuda_memory gpu;
     if (!producer_recording())

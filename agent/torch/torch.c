@@ -3,8 +3,8 @@
  * torch.c - training telemetry of PyTorch: modules' forward and backward, steps, data loading.
  *
  * A process that never maps libtorch_cpu.so pays a walk along the loader's list five times a second, and nothing else. Once it is
- * mapped, the main thread is asked (gil_pending: it runs between two of its instructions, with the GIL) every 20 ms
- * whether nn.Module is there, and then patches the classes (torch_slot.h). The RecordFunction callbacks need no Python (torch_step.h, torch_back.h). The GPU's side: torch_cuda.h.
+ * mapped, the main thread is made to check (gil_pending: between two bytecodes, with the GIL) every 20 ms
+ * whether nn.Module is there, and then to patch the classes (torch_slot.h). The RecordFunction callbacks need no Python (torch_step.h, torch_back.h). The GPU's side: torch_cuda.h.
  * What is written, and how: torch_thread.h. When anything is not as expected, that part stays off and one note says why.
  */
 
@@ -28,12 +28,12 @@
 #define CLOSE_MS 2000
 #define WHY      160
 
-/* What the main thread is to do, and what came of it. */
+/* What the main thread is asked to do. */
 enum ask { ASK_NOTHING, ASK_INSTALL, ASK_REMOVE, ASK_AGAIN };
 
 static struct {
     int mapped; /* libtorch_cpu.so is there */
-    int failed; /* it will not work in this process; said in a note */
+    int failed; /* recording will not work in this process; a note says so */
     int noted;  /* the note of this recording is written */
     struct torch_setting setting;
     uint32_t version; /* of the setting, when it was read */
@@ -41,11 +41,11 @@ static struct {
     uint64_t wish;      /* ns until the next round, 0: no wish */
     uint32_t ask;       /* (a) enum ask */
     uint32_t installed; /* (a) */
-    int32_t result;     /* (a) of the last attempt */
+    int32_t result;     /* (a) of the last attempt to install */
     char why[WHY];      /* written before `result` */
 } t;
 
-/* With the GIL, between two instructions of the main thread mostly (gil_pending). */
+/* Does what was asked for. With the GIL, mostly in the main thread between two bytecodes (gil_pending). */
 static void on_main_thread(void) {
     uint32_t ask = __atomic_exchange_n(&t.ask, ASK_NOTHING, __ATOMIC_ACQ_REL);
     if (ask == ASK_INSTALL && !t.installed) {
@@ -71,13 +71,13 @@ static void fail(struct writer *w, const char *text) {
     meta_note(w, 1, "torch", "%s", text);
 }
 
-/* The library's part: callbacks. */
+/* Starts what works by the library alone: callbacks. */
 static void start_library(struct writer *w) {
     int err = torch_lib_load();
     if (!err)
         err = capi_load(NULL);
     if (err == -ENOENT || err == -EAGAIN || (!err && !capi_usable())) {
-        t.mapped = 0; /* on its way, or Python is on its way out, and torch is destroyed next */
+        t.mapped = 0; /* still being loaded, or Python is finalising and torch is destroyed next */
         return;
     }
     if (err) {
@@ -107,7 +107,7 @@ static void read_setting(void) {
                  t.setting.on ? t.setting.memory : TORCH_NONE);
 }
 
-/* What has become of it, each once: in a round, and at the end for a program that ends before the next. */
+/* Writes notes on the outcome, each once: called in each round, and at the end for a program that ends before the next round. */
 static void say(struct writer *w) {
     int err = __atomic_load_n(&t.result, __ATOMIC_ACQUIRE);
     if (!t.setting.on || t.failed || !t.mapped)
@@ -142,7 +142,7 @@ static void apply_change(struct writer *w, struct live *live) {
         torch_threads_close(CLOSE_MS);
         turn_off();
     } else if (!was && t.setting.on) {
-        __atomic_store_n(&t.ask, ASK_NOTHING, __ATOMIC_RELEASE); /* no removal any more */
+        __atomic_store_n(&t.ask, ASK_NOTHING, __ATOMIC_RELEASE); /* cancels a removal */
         torch_threads_open(live);
         step_reset(0);
         t.next_check = t.mapped = t.noted = 0;
@@ -160,7 +160,7 @@ static void begin(struct writer *w) {
         torch_threads_open(writer_live(w));
 }
 
-/* ns until the next one is wanted, 0: no wish. */
+/* Returns ns until the next round is wanted, 0: no wish. */
 static uint64_t do_round(struct writer *w, uint64_t now) {
     if (t.version != settings_version(SETTING_torch_profiling))
         apply_change(w, writer_live(w));
@@ -201,7 +201,7 @@ static uint64_t wish(uint64_t now UNUSED) {
     return t.wish ? t.wish : UINT64_MAX;
 }
 
-/* The live file goes: nobody writes any more. */
+/* The live file is about to go: ends all writing. */
 static void quit(struct writer *w, int stays) {
     int works = t.mapped && !t.failed;
     if (w)

@@ -11,10 +11,10 @@
 
 int back_on;
 const void *back_unseen;
-static struct torch_record where; /* where a node's number and its thread lie */
-static int proven;                /* (a) where.thread: seen to be right in a real node */
+static struct torch_record where; /* offsets of a node's number and its thread */
+static int proven;                /* (a) where.thread was right for a real node */
 static uint64_t pass_end;         /* (a) when the last outermost pass ended */
-static uint32_t passes;           /* (a) how many have ended */
+static uint32_t passes;           /* (a) number of outermost passes that have ended */
 
 /* ---- forward: who owns which numbers ---- */
 
@@ -23,7 +23,7 @@ void back_own(struct torch_thread *l, uint64_t next) {
     if (!l->owners) {
         if (torch_thread_own(l))
             return;
-        from = next; /* what came before belongs to nobody */
+        from = next; /* earlier nodes belong to no call */
     }
     if (!l->torch_id) {
         __atomic_store_n(&l->torch_id, where.thread ? torch_lib.thread_id() : 0, __ATOMIC_RELAXED);
@@ -47,7 +47,7 @@ static int owner_in(const struct torch_thread *l, uint64_t sequence, uint32_t *c
     return 1;
 }
 
-/* Without the maker's number: this thread's own, else the one that has the number; NULL: none or more than one. */
+/* For a node whose maker is not known: this thread if it has that number, else the only other one that has it; NULL: none or several have. */
 static const struct torch_thread *guess(const struct torch_thread *l, uint64_t sequence,
                                         uint32_t *call) {
     const struct torch_thread *other, *hit = NULL;
@@ -82,8 +82,8 @@ static const struct torch_thread *maker(struct torch_thread *l, uint64_t thread)
     return NULL;
 }
 
-/* The thread whose forward pass made the node, and the call that did; NULL: not known, or within no call. Threads number
- * their nodes each from 0, so the number alone does not say it. */
+/* The thread whose forward pass made the node, and the call; NULL: not known, or within no call. Each thread numbers its nodes
+ * from 0, so the number alone does not tell the thread. */
 static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequence, uint64_t thread,
                                         uint32_t *call) {
     const struct torch_thread *of;
@@ -103,8 +103,8 @@ static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequenc
 /* ---- nodes where the engine calls them ---- */
 
 /*
- * Autograd's nodes as they begin, seen where the engine calls them and not by a callback of RecordFunction, which costs each node its
- * RecordFunction and its name, made of a demangled type: 1 to 2 us. The engine calls Engine::evaluate_function(node) through
+ * Sees autograd's nodes begin where the engine calls them, not by a callback of RecordFunction: for that each node needs a RecordFunction
+ * and a name, made from a demangled type, which takes 1 to 2 us. The engine calls Engine::evaluate_function(node) through
  * libtorch_cpu's table of imported functions, and a node that is really executed asks getStepCallbacksUnlessEmpty(BACKWARD) through
  * the same table. Our functions in these two entries pass the node on: a few ns, no lock, nothing allocated.
  *
@@ -112,7 +112,7 @@ static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequenc
  * both for the same node. Once NODES_PROOF nodes agree, the callback is removed (nodes_proven); at the first that disagrees, our entries are.
  *
  * In torch::autograd::Node (torch/csrc/autograd/function.h, 1.13 to 2.14) these four follow each other, behind the virtual table and
- * the counts of references, which take 16 bytes in 1.13 and 8 in 2.13. has_parent_ is a bool.
+ * the reference counts, which take 16 bytes in 1.13 and 8 in 2.13. has_parent_ is a bool.
  *
  *     sequence_nr_ (8)  topological_nr_ (8)  has_parent_ (1, and 7 unused)  thread_id_ (8)
  */
@@ -130,11 +130,11 @@ enum { NOTHING, CALLED, COPIED, BEGUN, RUNS };
 static struct {
     void **entry[2], *original[2]; /* evaluate_function, getStepCallbacksUnlessEmpty */
     uint32_t hooked;               /* (a) */
-    uint32_t agreed;               /* (a) nodes of which both said the same */
-    uint32_t words;                /* (a) bits: words where the number may lie */
+    uint32_t agreed;               /* (a) nodes on which callback and entries agreed */
+    uint32_t words;                /* (a) bit i: the number may lie in word i */
 } nodes = {.words = (1u << BEHIND) - (1u << FIRST)};
 
-/* The only word left, 0: more than one, or none. */
+/* The only word left in which the number may lie; 0: several or none are left, or too few nodes agreed. */
 static uint32_t place(void) {
     uint32_t bits = __atomic_load_n(&nodes.words, __ATOMIC_ACQUIRE);
     return bits && !(bits & (bits - 1)) &&
@@ -143,21 +143,21 @@ static uint32_t place(void) {
                : 0;
 }
 
-/* 1: nodes are seen by these places alone; 0: a callback has to. */
+/* Returns 1 if our entries alone suffice to see the nodes; 0: the callback is needed. */
 static int nodes_proven(void) {
     return __atomic_load_n(&nodes.hooked, __ATOMIC_ACQUIRE) && place();
 }
 
-/* 1: this PyTorch's nodes are not as expected. For ever. */
+/* Returns 1 if this PyTorch's nodes are not as expected; that never changes again. */
 static int nodes_refuted(void) {
     return !__atomic_load_n(&nodes.words, __ATOMIC_ACQUIRE);
 }
 
-/* What the callback says of the node that begins on this thread. */
+/* Compares what the callback says of the node that begins on this thread with the words that evaluate() copied. */
 static void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
     uint32_t bits = 0;
     if (!__atomic_load_n(&nodes.hooked, __ATOMIC_ACQUIRE) || l->node.state != BEGUN)
-        return; /* it was in progress when we came, or somebody else than the engine has called it */
+        return; /* it was in progress when we came, or was not called by the engine */
     l->node.state = RUNS;
     for (uint32_t i = FIRST; i < BEHIND && thread; i++)
         if (l->words[i] == sequence && l->words[i + THREAD] == thread)
@@ -166,7 +166,7 @@ static void nodes_agree(struct torch_thread *l, uint64_t sequence, uint64_t thre
     __atomic_fetch_add(&nodes.agreed, 1, __ATOMIC_ACQ_REL);
 }
 
-/* A C++ exception passes through: what is left in the thread then is replaced by the next node, so it holds no pointer. */
+/* Stands in for evaluate_function. A C++ exception may pass through: then l->node stays until the next node replaces it, so it must hold no pointer. */
 static void evaluate(void *engine, void *task, const void *node, void *inputs, void *queue) {
     evaluate_fn *original = nodes.original[0];
     struct torch_thread *l =
@@ -185,7 +185,7 @@ static void evaluate(void *engine, void *task, const void *node, void *inputs, v
         memcpy(l->words, words, sizeof l->words);
     }
     original(engine, task, node, inputs, queue);
-    /* A pass within a node's execution is over, and that node goes on. */
+    /* If this node belonged to a pass within another node's execution, that other node goes on. */
     l->node = outer;
 }
 
@@ -196,7 +196,7 @@ static void begins(void) {
         __atomic_load_n(&back_on, __ATOMIC_RELAXED) ? torch_thread_here() : NULL;
     if (!l)
         return;
-    /* What a node executes by itself is no node of the engine's: it finds neither state. */
+    /* What a node executes by itself is no node of the engine's: then the state is neither of these. */
     if (l->node.state == COPIED) {
         l->node.state = BEGUN;
     } else if (l->node.state == CALLED) {
@@ -206,7 +206,7 @@ static void begins(void) {
     }
 }
 
-/* Every operator asks, too: one comparison. */
+/* Stands in for getStepCallbacksUnlessEmpty. Every operator calls it, too: that costs one comparison. */
 static void *callbacks(void *result, uint8_t scope) {
     callbacks_fn *original = nodes.original[1];
     if (__builtin_expect(scope == TORCH_SCOPE_BACKWARD, 0))
@@ -214,7 +214,7 @@ static void *callbacks(void *result, uint8_t scope) {
     return original(result, scope);
 }
 
-/* 0; -ENOTSUP: this library has no such places, or somebody else is there. Service thread. */
+/* Puts our functions into the two entries. Returns 0; -ENOTSUP: this library has no such entries, or other functions are in them. Service thread. */
 static int nodes_hook(void) {
     static const char *const names[] = {
         "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_"
@@ -241,7 +241,7 @@ static int nodes_hook(void) {
     return 0;
 }
 
-/* The places are as they were. Service thread. */
+/* Restores the two entries. Service thread. */
 static void nodes_unhook(void) {
     if (!__atomic_exchange_n(&nodes.hooked, 0, __ATOMIC_ACQ_REL))
         return;
@@ -251,7 +251,7 @@ static void nodes_unhook(void) {
 
 /* ---- backward ---- */
 
-/* pass: the one that they ended with, at `at`; 0: they end now. */
+/* Ends the intervals at `depth` and deeper. pass: they ended with that pass, at time `at`; 0: they end now. */
 static void leave(struct torch_thread *l, uint32_t depth, uint64_t at, uint32_t pass) {
     uint64_t now;
     for (; l->depth > depth; l->depth--) {
@@ -283,7 +283,7 @@ static void enter(struct torch_thread *l, const struct torch_thread *of,
         cuda_back_begin(l);
 }
 
-/* A node of `call` begins: the intervals that it does not lie in end, those that it lies in begin. */
+/* A node of `call` begins: ends the intervals that it does not lie in, and begins those that it lies in. */
 static void back_node(struct torch_thread *l, const struct torch_thread *of, uint32_t call) {
     const struct torch_thread_call *path[PATH_MAX_CALLS];
     uint32_t n = 0, k = 0, tid = of && of != l ? of->tid : 0;
@@ -307,13 +307,13 @@ static void back_node(struct torch_thread *l, const struct torch_thread *of, uin
         enter(l, of, path[n - 1 - k]);
 }
 
-/* A node with this number, made by that thread of PyTorch's numbering (0: not known), begins. */
+/* A node begins that has this number; `thread` is PyTorch's number of the thread that made it (0: not known). */
 static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
     uint32_t call = 0;
     const void *no = __atomic_load_n(&back_unseen, __ATOMIC_RELAXED);
     if (__builtin_expect(no != NULL, 0) && (no == l || !l->passes))
         return;
-    if (!l->passes) { /* a thread of the engine's own: it does not know that the last pass has ended */
+    if (!l->passes) { /* one of the engine's own threads, which is not told that a pass has ended */
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);
         if (l->engine_pass != ended) {
             uint32_t depth = l->depth;
@@ -378,7 +378,7 @@ int back_end(struct torch_thread *l, const struct back_pass *save, uint32_t dept
 /* ---- life ---- */
 
 int back_start(char *why, size_t n) {
-    static char reason[120]; /* why `where` is not whole */
+    static char reason[120]; /* why `where` is incomplete */
     why[0] = 0;
     if (back_on)
         return 0;
@@ -393,7 +393,7 @@ int back_start(char *why, size_t n) {
     if (!where.thread)
         snprintf(why, n, "modules' backward goes by the nodes' numbers alone: %s", reason);
     if (where.thread)
-        nodes_hook(); /* else the callback alone serves */
+        nodes_hook(); /* if that fails, the callback alone is used */
     __atomic_store_n(&back_on, 1, __ATOMIC_RELEASE);
     return 0;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_back.h - backward, module by module, without a hook on any tensor or module.
+ * torch_back.h - records the backward pass module by module, without a hook on any tensor or module.
  *
- * autograd numbers the nodes of its graph as the forward pass makes them, thread by thread. What was numbered between two changes of the
- * innermost module call belongs to the call that was innermost (back_entered, at each change). In the backward pass each node is seen as it
- * begins, and its number says whose it is: at first by a callback of at::RecordFunction; once both have said the same of enough nodes, in the
- * function by which the engine calls nodes, which costs less (torch_back.c). Nodes in a row of one call are one interval, within those of the
- * calls around it (back_node). A gradient's accumulation has no number: it goes with the node before it.
+ * autograd numbers the nodes of its graph as the forward pass creates them, separately in each thread. Nodes that were numbered between two changes of the
+ * innermost module call belong to the call that was innermost (back_entered, at each change). In the backward pass each node is seen when it begins, and
+ * its number tells its call. At first a callback of at::RecordFunction sees the nodes; once our hook of the function by which the engine calls nodes has
+ * agreed with it on enough nodes, that hook alone does, which costs less (torch_back.c). Consecutive nodes of one call form one interval, inside those of
+ * the calls around it (back_node). A gradient's accumulation has no number: it counts with the node before it.
  *
- * Threads count each for themselves, so a node also says which thread made it; where both lie in a RecordFunction is found at the start
- * (torch_record_find). The struct of a thread that has ended still answers for what that thread made. The callback runs with or without the
- * GIL, on whatever thread the engine uses.
+ * Each thread counts its own nodes, so a node also says which thread made it; the places of both in a RecordFunction are found at the start
+ * (torch_record_find). The struct of a thread that has ended still answers for the nodes that thread made. The callback runs with or without
+ * the GIL, on whatever thread the engine uses.
  */
 #ifndef PROBING_AGENT_TORCH_BACK_H
 #define PROBING_AGENT_TORCH_BACK_H
@@ -19,31 +19,31 @@
 #include "agent/torch/torch_thread.h"
 
 extern int back_on; /* (a) modules' backward is recorded */
-/* (a) The thread whose nodes, and those on the engine's own threads, are not seen: its pass is only traced. NULL: none. */
+/* (a) The thread whose pass is only traced: its nodes, and those on the engine's own threads, are not recorded. NULL: none. */
 extern const void *back_unseen;
 
-/* What a pass within another one puts aside. */
+/* State of a backward pass that is saved while another pass runs within it. */
 struct back_pass {
     uint32_t call, depth;
     const struct torch_thread *of;
 };
 
-/* 0, with something in why where it is less than it could be; -errno and why: it stays off. Service thread, once torch_lib is
- * loaded; step_observe() then, with nodes until back_proven(). */
+/* Turns it on. Returns 0, with a reason in `why` if it works with limits; -errno with a reason: it stays off. Service thread, once torch_lib
+ * is loaded; call step_observe() afterwards, with nodes until back_proven(). */
 int back_start(char *why, size_t n);
 void back_stop(void);
 /* Whether nodes are seen without the callback. */
 int back_proven(void);
-/* Now and then, while it is on. 1: for the first time in this recording they are. Service thread. */
+/* To be called now and then while it is on. Returns 1 when, for the first time in this recording, nodes are seen without the callback. Service thread. */
 int back_round(void);
-/* Something begins, as the callback has it: 1 when it was a node of autograd's with a number. Any thread, GIL or not. */
+/* The callback reports that something begins. Returns 1 if it is a node of autograd's with a number. Any thread, GIL or not. */
 int back_begins(const void *rf);
 
-/* A whole pass begins and ends on this thread; 1: the outermost. */
+/* A whole backward pass begins, and ends, on this thread. back_end() returns 1 if it was the outermost one. */
 uint32_t back_begin(struct torch_thread *l, struct back_pass *save);
 int back_end(struct torch_thread *l, const struct back_pass *save, uint32_t depth, unsigned flags);
 
-/* Nodes from the thread's last number up to `next` (not included) are the innermost call's. Its own thread. */
+/* Assigns the nodes from the thread's last number up to `next` (exclusive) to its innermost call. Called by the thread itself. */
 void back_own(struct torch_thread *l, uint64_t next);
 
 /* The innermost call of the thread is about to change. */

@@ -11,23 +11,23 @@ _Static_assert(EVENTS_DEPTH >= TORCH_DEPTH, "each open interval has a place for 
 #define FIND_NS  1000000000u /* between searches for libcuda */
 #define READ_NS  2000000u    /* between two readings of the events, at calls without a time */
 #define SEEN_NS  1000000u    /* between searches for a context */
-#define LEFT_NS  50000000u   /* what nobody has read for so long the main thread is asked to read */
-#define PAIR_NS  5000u       /* first guesses of what they cost */
+#define LEFT_NS  50000000u   /* events unread for so long are read by the main thread */
+#define PAIR_NS  5000u /* first guesses of the cost of a pair of events, and of the statistics */
 #define STATS_NS 15000u
 #define WHY      160
 
 uint32_t cuda_on, cuda_waits;
 
-/* Service thread, but `context`. */
+/* For the service thread only, except what is atomic. */
 static struct {
     int found; /* 1: the functions are there; -1: they never will be */
     enum torch_amount times, memory;
-    uint32_t context; /* (a) a thread had one: a forked child has nothing to do with CUDA then */
-    uint32_t refused; /* (a) torch lacks its statistics */
+    uint32_t context; /* (a) a thread had one: a forked child then leaves CUDA alone */
+    uint32_t refused; /* (a) torch lacks the memory statistics */
     unsigned noted, noted_memory, noted_error;
     uint64_t next_find;
 } g;
-static uint32_t all; /* (a) CUDA_TIMES, CUDA_MEMORY: without limit */
+static uint32_t all; /* (a) which of CUDA_TIMES, CUDA_MEMORY have no limit */
 
 static int is_on(uint32_t what) {
     return (__atomic_load_n(&cuda_on, __ATOMIC_RELAXED) & what) != 0;
@@ -35,7 +35,7 @@ static int is_on(uint32_t what) {
 
 /* ---- threads ---- */
 
-/* NULL: no memory, or somebody still reads what the last recording left. */
+/* This thread's struct, made ready for this recording; NULL: no memory, or a thread still reads what the last recording left. */
 static struct cuda_thread *mine(struct torch_thread *l) {
     struct cuda_thread *c = l->cuda;
     if (__builtin_expect(c && c->generation == l->generation, 1))
@@ -50,7 +50,7 @@ static struct cuda_thread *mine(struct torch_thread *l) {
     return c;
 }
 
-/* The driver has had enough: a program that ends, or one that has crashed its GPU. */
+/* The driver reported an error: the program is ending, or has crashed its GPU. Turns off what can no longer be recorded. */
 static void give_up(void) {
     uint32_t left = events_error == CUDA_DEINITIALIZED ? 0 : CUDA_MEMORY;
     __atomic_fetch_and(&cuda_on, left, __ATOMIC_RELAXED);
@@ -164,10 +164,10 @@ static void write_memory(const struct events_what *what, int device, const struc
                   .max_allocated = m->peak, .reserved = m->reserved);
 }
 
-/* Of the device that is current; without a context nothing is asked, so that none is made. */
+/* Reads the memory of the current device; without a context CUDA is asked nothing more, so that no context is created. */
 static int read_memory(int *device, struct cuda_memory *m) {
     void *context = NULL;
-    if (cuda.CtxGetCurrent(&context)) { /* it has crashed, or is at its end */
+    if (cuda.CtxGetCurrent(&context)) { /* the GPU has crashed, or the program is ending */
         __atomic_fetch_and(&cuda_on, CUDA_TIMES, __ATOMIC_RELAXED);
         return -ENODATA;
     }
@@ -211,7 +211,7 @@ int cuda_memory_step(const struct step *s, struct cuda_memory *m) {
 
 /* ---- service thread ---- */
 
-/* In the main thread, between two of its instructions: what other threads, or it itself, have left. */
+/* Runs in the main thread, between two bytecodes: reads the events that other threads, or it itself, have left unread. */
 static void read_all(void) {
     struct torch_thread *l;
     uint64_t now = sys_now();
@@ -227,7 +227,7 @@ static void read_all(void) {
     }
 }
 
-/* Whether pairs wait; *old: for so long that somebody must be asked. */
+/* Whether pairs of events wait to be read; *old: whether one has waited so long that the main thread must be asked. */
 static int has_waiting(uint64_t now, int *old) {
     const struct torch_thread *l;
     int some = 0;

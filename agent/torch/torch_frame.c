@@ -21,7 +21,7 @@ static int is_of(void *frame, const char *func, const char *source) {
     return n && len >= want && strstr(n, func) && !strcmp(f + len - want, source);
 }
 
-/* What fn says of the innermost frame of which it says something, from this one on, of `most` at most; NULL: of none. */
+/* Calls fn for this frame and the frames around it, `most` at most, until it returns non-NULL. Returns that, or NULL. */
 static const void *first_frame(void *frame, unsigned most, const void *(*fn)(void *frame)) {
     const void *said = NULL;
     capi_ref(frame);
@@ -36,7 +36,7 @@ static const void *first_frame(void *frame, unsigned most, const void *(*fn)(voi
     return said;
 }
 
-/* A variable that such a function has: a new reference, or NULL. */
+/* Reads the variable `name` of the function `func` from its frame: a new reference, or NULL. */
 static void *value_of(struct variable *v, const char *name, const char *func, void *frame) {
     CAPI_AUTO void *code = variable_code(frame);
     return code && (v->n || !variable_init(v, name, func)) ? variable_read(v, frame, code) : NULL;
@@ -71,7 +71,7 @@ int frame_call(void) {
     return first_frame(py.PyEval_GetFrame(), FRAMES, in_call) != NULL;
 }
 
-/* Where all were seen to begin, one that is found is a bound method's: m.__call__(x), which runs by no slot. */
+/* If all calls were seen to begin, a call that is found is that of a bound method, m.__call__(x), which uses no slot. */
 int frame_inside(void) {
     return !seen && frame_call();
 }
@@ -95,7 +95,7 @@ const void *frame_whole(void) {
 
 /* ---- optimizers ---- */
 
-/* Its decorator's frame: wrapper(*args, **kwargs), 1.13 to 2.14. */
+/* The optimizer, if this is the frame of its decorator: wrapper(*args, **kwargs), 1.13 to 2.14. */
 static const void *in_optimizer(void *frame) {
     static struct variable args;
     if (!is_of(frame, "wrapper", "torch/optim/optimizer.py"))

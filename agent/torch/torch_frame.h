@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_frame.h - what of PyTorch's calls only the Python frames show: a module's call that is not seen (m.__call__(x), or one that began before the
- * recording), the optimizer that steps, a thread that Python is through with.
+ * torch_frame.h - finds what only the Python frames show of PyTorch's calls: a module's call that was not seen (m.__call__(x), or one that began before
+ * the recording), the optimizer that steps, a thread that runs no Python any more.
  *
- * Frames are walked, at some 0.3 us each: asked once for each module, thread or first steps. The GIL is held, but where it says otherwise.
+ * Frames are walked, at some 0.3 us each, so these are called only once for each module or thread, or at the first steps. The GIL is held unless stated otherwise.
  */
 #ifndef PROBING_AGENT_TORCH_FRAME_H
 #define PROBING_AGENT_TORCH_FRAME_H
 
 #include <stdint.h>
 
-/* Modules' calls are seen from now on: those that are in progress, on any thread, were not. */
+/* Module calls are seen from now on; those in progress now, on any thread, were not seen to begin. */
 void frame_seen(void);
-/* As before frame_seen(). Async-signal-safe. */
+/* Undoes frame_seen(). Async-signal-safe. */
 void frame_forget(void);
-/* 1 when one of these may be in progress on this thread: asked until none is. */
+/* Returns 1 when such an unseen call may be in progress on this thread; to be called until it returns 0. */
 int frame_inside(void);
 /* 1 when this thread is in a module's call, seen or not. */
 int frame_call(void);
-/* The module of the outermost call that this thread is in, to be compared only; NULL: there is none. */
+/* The module of the outermost call that this thread is in, a pointer for comparison only; NULL: there is none. */
 const void *frame_whole(void);
-/* The optimizer whose step() this thread is in, to be compared only; NULL: not found. GIL held or not. */
+/* The optimizer whose step() this thread is in, a pointer for comparison only; NULL: not found. GIL held or not. */
 const void *frame_optimizer(void);
 /* 1 when that thread (pthread_self()) runs no Python any more. GIL held or not. */
 int frame_left(uint64_t thread);

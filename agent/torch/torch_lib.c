@@ -13,7 +13,7 @@
 struct torch_lib torch_lib;
 static uint64_t (*real_add)(struct torch_callback);
 static void (*real_remove)(uint64_t);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of torch's list of callbacks */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for torch's list of callbacks */
 static int watched, gone; /* the exit handler is registered; has run */
 
 static void at_exit(int status, void *unused __attribute__((unused))) {
@@ -28,7 +28,7 @@ uint64_t torch_lib_add(struct torch_callback cb) {
     pthread_mutex_lock(&lock);
     if (!gone && capi_usable()) {
         handle = real_add(cb);
-        if (!watched) /* handlers run in reverse order: after the call, which makes what torch destroys */
+        if (!watched) /* after real_add(), which makes what torch destroys: the last runs first */
             watched = !on_exit(at_exit, NULL);
     }
     pthread_mutex_unlock(&lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_lib.h - what the torch parts call of PyTorch's C++ side, found by name in the running process.
+ * torch_lib.h - the functions of PyTorch's C++ side that the torch parts call, found by name in the running process.
  *
  *     if (!torch_lib_load()) torch_lib.peek()                      // any thread
  *
@@ -24,7 +24,7 @@ enum {
     TORCH_SCOPE_USER = 7
 };
 
-/* std::variant<view of a text, reference>: two words and which of them it is. std's view has its length first, c10's the pointer. */
+/* std::variant<string view, reference>: two words, and which alternative it is. std's view has its length first, c10's the pointer. */
 struct torch_variant {
     uint64_t a, b;
     uint8_t index;
@@ -43,7 +43,7 @@ struct torch_lib {
     void (*set_async)(void *rf);
     void (*construct)(void *rf, uint8_t scope);
     void (*destroy)(void *rf);
-    /* before(): of 1.x; of 2.x; of 2.0 to about 2.7 */
+    /* RecordFunction::before(): the one of 1.x; of 2.x; of 2.0 to about 2.7 */
     void (*before)(void *rf, const char *name, int64_t sequence);
     void (*before_std)(void *rf, struct torch_variant v, int64_t sequence);
     void (*before_c10)(void *rf, struct torch_variant v, int64_t sequence);
@@ -53,16 +53,16 @@ extern struct torch_lib torch_lib;
 /* In a forked child; async-signal-safe. */
 void torch_lib_after_fork(void);
 
-/* 0; -ENOENT libtorch_cpu.so is not there (yet); -ENOTSUP it lacks what everything here needs. */
+/* Returns 0; -ENOENT: libtorch_cpu.so is not loaded (yet); -ENOTSUP: it lacks functions that are always needed here. */
 int torch_lib_load(void);
 /*
- * torch's own state is destroyed while the process exits, and whoever changes callbacks then corrupts memory. So the first
- * callback also registers an exit handler, which runs before torch's destructors: it ends the recording, and from then on
- * nothing is added (the handle is 0) or removed. Any thread; not async-signal-safe. Handle 0: there is none.
+ * torch's own state is destroyed while the process exits, and changing callbacks after that corrupts memory. So adding the
+ * first callback also registers an exit handler, which runs before torch's destructors: it ends the recording, and from then on
+ * nothing is added (the handle is 0) or removed. Any thread; not async-signal-safe. Handle 0 means no callback.
  */
 uint64_t torch_lib_add(struct torch_callback cb);
 void torch_lib_remove(uint64_t handle);
-/* RecordFunction::before() of any version: 0 or -ENOTSUP. */
+/* Calls RecordFunction::before() of whichever version there is. Returns 0 or -ENOTSUP. */
 int torch_lib_before(void *rf, const char *name, int64_t sequence);
 
 #endif

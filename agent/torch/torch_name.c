@@ -69,7 +69,7 @@ static uint32_t intern(const char *text, const char *type) {
 
 /* ---- what Python knows ---- */
 
-/* What the module has of its own by that name, borrowed, or NULL. */
+/* The attribute of that name in the module's own __dict__, borrowed, or NULL. */
 static void *own(void *self, const char *name) {
     CAPI_AUTO void *d = py.PyObject_GenericGetDict(self, NULL);
     void *m = d ? py.PyDict_GetItemString(d, name) : NULL;
@@ -102,7 +102,7 @@ static void type_name(void *self, char *buf, size_t n) {
     py.PyErr_Clear();
 }
 
-/* Whether `key` of a module of this class is no part of names: what it wraps. */
+/* Whether `key` is left out of names, because it holds the module that `holder` wraps. */
 static int is_wrapped(void *holder, const char *key) {
     static const char *const always[] = {"_orig_mod", "_fsdp_wrapped_module",
                                          "_checkpoint_wrapped_module", NULL};
@@ -117,7 +117,7 @@ static int is_wrapped(void *holder, const char *key) {
     return 0;
 }
 
-/* What it wraps, borrowed, or NULL: it is no wrapper. */
+/* The module that this one wraps, borrowed; NULL: it is no wrapper. */
 static void *wrapped(void *self) {
     void *m = dict_of(self, "_modules"), *key, *value;
     ssize_t pos = 0;
@@ -130,16 +130,16 @@ static void *wrapped(void *self) {
 }
 
 int node_evaluates(const struct node *n) {
-    void *self = n->self; /* a compiled one's inner module has it */
+    void *self = n->self; /* for a compiled module the inner one has it */
     while (!own(self, "training") && wrapped(self))
         self = wrapped(self);
-    void *c = own(self, "_c"); /* and a scripted one's C++ object */
+    void *c = own(self, "_c"); /* and for a scripted one its C++ object */
     CAPI_AUTO void *said = c ? py.PyObject_CallMethod(c, "getattr", "s", "training") : NULL;
     py.PyErr_Clear();
     return (said ? said : own(self, "training")) == py.False;
 }
 
-/* torch.compile's wrapper stands for what it wraps: that one's own call is not seen. */
+/* torch.compile's wrapper stands for the module that it wraps, whose own call is not seen. */
 static int is_transparent(void *self) {
     return !strcmp(short_name(capi_type(self)), "OptimizedModule");
 }
@@ -147,7 +147,7 @@ static int is_transparent(void *self) {
 static int is_bare(void *self) {
     void *m = dict_of(self, "_modules"), *w = dict_of(self, "_parameters"), *key, *value;
     ssize_t pos = 0;
-    return m && !py.PyDict_Next(m, &pos, &key, &value) && /* a scripted one's are no dictionary */
+    return m && !py.PyDict_Next(m, &pos, &key, &value) && /* a scripted module has no such dict */
            (!w || !py.PyDict_Next(w, &pos, &key, &value));
 }
 
@@ -162,7 +162,7 @@ static size_t put_path(char *buf, size_t n, uint32_t at) {
     return len < n ? len : n - 1;
 }
 
-/* The shortest way from `from` down to `target`: 1 and ".layers.3" in buf, or 0. Looks at `most` modules. */
+/* Finds the shortest path from `from` down to `target`: returns 1 and writes ".layers.3" to buf, or 0. Looks at `most` modules at most. */
 static int walk(void *from, void *target, uint32_t most, char *buf, size_t n) {
     uint32_t have = 1;
     if (!hops && !(hops = malloc(WALK_MAX * sizeof *hops)))
@@ -241,8 +241,8 @@ static int under(uint32_t base, void *from, void *self, uint32_t most, char *tex
     return len < n && walk(from, self, most, text + len, n - len);
 }
 
-/* Whether one like it was sought in vain just before: programs that make a module anew for each call would walk the whole model each time. Now and
- * then it is walked all the same. */
+/* Whether a module like this one was searched for in vain before: a program that creates a module for each call would make us walk the whole model each
+ * time. Now and then it is walked all the same. */
 static int is_stray(const struct node *up, const char *type) {
     static uint32_t turn;
     char text[NAME_MAX_LEN];
@@ -306,7 +306,7 @@ static void insert(struct node **table, uint32_t mask, struct node *n) {
     table[i] = n;
 }
 
-/* Makes the table larger; those whose modules are gone leave it. */
+/* Makes the table larger, and frees the nodes whose modules are gone. */
 static int grow_table(void) {
     uint32_t live = 0, cap = 1024;
     for (uint32_t i = 0; node_table && i <= node_mask; i++)

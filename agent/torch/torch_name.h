@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_name.h - from a module in a call to its dotted name: Net.layers.3.attn.
+ * torch_name.h - finds the dotted name of a module that is called: Net.layers.3.attn.
  *
  *     struct node *n = node_find(up, self);              // hot: one table look-up
  *     if (!n) n = node_make(l, up, self);                // slow: walks _modules; NULL: it cannot be named
  *
  * A node is a module called from within another one (`up`; NULL: outermost), so a module shared by two parents has two names. The table is keyed by
- * the module's address and checked against a weak reference, so that a reused address is never mistaken. The walk goes along _modules from the
+ * the module's address and checked against a weak reference, so that a reused address is never mistaken for the old module. The walk goes along _modules from the
  * caller, else from the outermost module of this call, else from any module that was once outermost. `module.` of DDP and DataParallel,
- * `_orig_mod.` and the like are left out. A second root of one class is Net#2. A module that nobody has registered is CALLER.(Class).
+ * `_orig_mod.` and the like are left out. A second root of one class is named Net#2, a module that is registered nowhere CALLER.(Class).
  *
- * Nodes are the table's and stay. Under the GIL, all of it. Nothing here runs Python code but one property of ScriptModules. Strong references are kept to
- * weak reference objects only.
+ * The table owns the nodes; a node stays at least as long as its module lives. Everything here needs the GIL. No Python code is run except one property
+ * of ScriptModules. Strong references are kept to weak reference objects only.
  */
 #ifndef PROBING_AGENT_TORCH_NAME_H
 #define PROBING_AGENT_TORCH_NAME_H
@@ -21,17 +21,17 @@
 
 struct node {
     void *self, *weak;
-    uint32_t serial, up; /* its own, and the caller's serial (0: outermost) */
+    uint32_t serial, up; /* its own serial number, and its caller's (0: outermost) */
     uint32_t id;         /* of its name in the trace */
     uint32_t edition;    /* of the dictionaries that have the name (struct torch_thread) */
     uint32_t name;       /* index of the name */
-    uint32_t base;       /* index of the name that those within it begin with */
-    uint32_t row, after; /* torch_step.c: of calls without gradients; the serial before it there */
+    uint32_t base;       /* index of the name that the names of modules within it begin with */
+    uint32_t row, after; /* torch_step.c: row of calls without gradients; serial before it there */
     uint8_t quiet;       /* layer_rate leaves it out */
     uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
-    uint8_t trained;     /* was called with gradients, outermost */
-    uint8_t asked;       /* of: */
-    const void *whole; /* the module whose call this one is a part of and that is not seen; NULL */
+    uint8_t trained;     /* was called with gradients, as the outermost module */
+    uint8_t asked;       /* `whole` has been looked up */
+    const void *whole;   /* the module whose unseen call this module's call is a part of, or NULL */
 };
 
 extern struct node **node_table; /* open addressing; NULL before the first */
@@ -56,11 +56,11 @@ static inline struct node *node_find(const struct node *up, const void *self) {
 }
 
 struct node *node_make(struct torch_thread *l, struct node *up, void *self);
-/* The name into the trace's dictionaries of this edition. 1: it is there; 0: no space just now. */
+/* Writes the name into the trace's dictionaries of this edition. Returns 1, or 0: no space just now. */
 int node_write(struct node *n, uint32_t edition);
 /* Whether its module, which is alive, is in evaluation mode: m.eval(). */
 int node_evaluates(const struct node *n);
-/* layer_rate, in millionths: which names are recorded. Nodes made before keep what they were. */
+/* Sets layer_rate, in millionths: the share of names that are recorded. It does not change nodes made before. */
 void node_layer_rate(uint32_t millionths);
 
 #endif

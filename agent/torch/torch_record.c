@@ -10,16 +10,16 @@
 #define BYTES  512u /* searched; a RecordFunction has about 350 */
 #define OBJECT 4096u
 #define FILL   0xa5
-#define AHEAD  (1u << 20) /* RecordFunctions that other threads make meanwhile are fewer */
+#define AHEAD  (1u << 20) /* more RecordFunctions than other threads make meanwhile */
 
-/* What is in a RecordFunction while its callback runs, and before and after it is said to be asynchronous. */
+/* The contents of a RecordFunction while its callback runs, and before and after _setAsync(). */
 struct picture {
     uint8_t begun[BYTES], before[BYTES], after[BYTES];
 };
 
 static _Alignas(64) uint8_t object[OBJECT];
 static struct picture pictures[2];
-static struct picture *taken; /* NULL: the callback has not run */
+static struct picture *taken; /* what the callback fills in; NULL: nothing */
 
 /* sret holds a unique_ptr, which stays empty. */
 static void *on_begin(void *sret, const void *rf) {

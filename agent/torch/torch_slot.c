@@ -18,7 +18,7 @@
 
 typedef void *call_fn(void *self, void *args, void *kw);
 
-/* A class and what its slot held before. Classes are kept alive by a reference only through `weak`. */
+/* A class and what its slot held before. It is referred to only by the weak reference `weak`, so it is not kept alive. */
 struct type {
     void *type, *weak;
     call_fn *was;
@@ -26,7 +26,7 @@ struct type {
 
 static struct type *types;
 static size_t ntypes;
-static struct map type_index; /* address: place + 1 */
+static struct map type_index; /* a class's address -> index + 1 */
 static call_fn *usual;        /* what nearly every class had */
 static int all_usual;         /* 1: every one */
 static void *module_type;     /* nn.Module, borrowed for as long as it carries our slot */
@@ -55,7 +55,7 @@ static call_fn *original(void *self) {
 
 static void scan(void);
 
-/* Operators are traced (torch.compile, make_fx): a pass then computes nothing, it only shows its graph. */
+/* Whether operators are being traced (torch.compile, make_fx): then a pass computes nothing and only yields its graph. */
 static int traces(void) {
     if (!torch_lib.modes || !torch_lib.modes(0))
         return 0;
@@ -67,7 +67,7 @@ static int traces(void) {
     return mode && mode != py.None;
 }
 
-/* The outermost call on its thread. 0: not to be recorded. */
+/* An outermost call on its thread begins. Returns 0 if it is not to be recorded. */
 static int begin_outermost(struct torch_thread *l, struct node *n) {
     if (slots_lost() || (l->last - rescanned > RESCAN_NS && l->last > rescanned))
         scan();
@@ -80,19 +80,19 @@ static int begin_outermost(struct torch_thread *l, struct node *n) {
     return 1;
 }
 
-/* What a call has put aside until it ends. */
+/* What is kept for a call until it ends. */
 struct call {
     struct node *node, *up;
     uint32_t generation, outer, depth;
 };
 
-/* By an exception. Not where torch ends a recomputation by one of its own, as it has all tensors (checkpoint, use_reentrant=False). */
+/* TORCH_FAILED after an exception, except torch's own, by which it ends a recomputation once it has all tensors (checkpoint, use_reentrant=False). */
 static __attribute__((noinline)) unsigned failed(void) {
     const void *type = py.PyErr_Occurred();
     return type && !strcmp(capi_type_name(type), "_StopRecomputationError") ? 0 : TORCH_FAILED;
 }
 
-/* The call is over; 1: it is in the thread. */
+/* The call is over. Returns 1 if it was recorded. */
 static inline __attribute__((always_inline)) int leave(struct torch_thread *l, const struct call *c,
                                                        const void *result) {
     if (__builtin_expect(l->generation != c->generation, 0))
@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) int leave(struct torch_thread *l, c
     return !c->node->quiet;
 }
 
-/* What torch_call goes on with where there is a GPU. */
+/* The rest of torch_call() where there is a GPU. */
 static __attribute__((noinline)) void *call_with_gpu(struct torch_thread *l, const struct call *c,
                                                      call_fn *was, void *self, void *args,
                                                      void *kw) {
@@ -156,7 +156,7 @@ static void *torch_call(void *self, void *args, void *kw) {
 
 /* ---- classes ---- */
 
-/* A class behind those in the list, which has space for it. 0 or -ENOMEM. */
+/* Appends a class to the list, which has space for it. Returns 0 or -ENOMEM. */
 static int add(struct type made) {
     int rc = map_put(&type_index, (uint64_t)(uintptr_t)made.type, (uint32_t)ntypes + 1);
     if (!rc)
@@ -164,7 +164,7 @@ static int add(struct type made) {
     return rc;
 }
 
-/* Classes that are gone leave the list. */
+/* Removes classes that are gone from the list. */
 static void drop_gone(void) {
     size_t n = ntypes;
     ntypes = 0;
@@ -199,13 +199,13 @@ static int patch(void *type) {
     return 0;
 }
 
-/* nn.Module and all that is derived from it. */
+/* Patches nn.Module and all classes derived from it. */
 static void scan(void) {
     rescanned = sys_now();
     capi_classes(module_type, patch);
 }
 
-/* nn.Module.__init_subclass__(cls, **kw): the slot, then whatever comes next in cls's order of resolution. */
+/* nn.Module.__init_subclass__(cls, **kw): calls the next one in cls's method resolution order, then patches the slot. */
 static void *init_subclass(void *cls, void *args, void *kw) {
     CAPI_AUTO void *super = capi_call(py.Super_Type, module_type, cls);
     CAPI_AUTO void *next = super ? py.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
@@ -267,7 +267,7 @@ static int hook_engine(void) {
 
 int slots_install(char *why, size_t n) {
     CAPI_AUTO void *type =
-        capi_attr(capi_module("torch.nn.modules.module"), "Module"); /* which keeps it */
+        capi_attr(capi_module("torch.nn.modules.module"), "Module"); /* the module keeps it alive */
     if (!type)
         return -EAGAIN;
     CAPI_AUTO void *weak = py.PyWeakref_NewRef(type, NULL), *d = NULL;

@@ -10,8 +10,8 @@
 #include "agent/torch/torch_name.h"
 
 #define MILLION   1000000u
-#define BY_HAND   64 /* root calls after a backward pass, and no step() was seen: it steps by hand */
-#define UNSEEN    8  /* gradients zeroed after backward passes, and no step() was seen */
+#define BY_HAND   64 /* so many root calls after a backward pass without a step(): it steps by hand */
+#define UNSEEN    8 /* so many zero_grad() after backward passes without a step() */
 #define GROUP     16
 #define CERTAIN   16 /* first steps whose optimizer is looked up, to know one that comes again */
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
@@ -19,26 +19,26 @@
 #define IDLE      16 /* models called in turn without gradients that have a row each */
 
 static struct {
-    struct torch_thread *leader;     /* (a) whose thread counts */
-    uint32_t lock;                   /* while the first optimizer's becomes that */
-    uint32_t root;                   /* serial of the root module whose calls count, 0 */
-    uint32_t others;                 /* calls of other roots since its last one */
-    uint32_t unclaimed;              /* its calls since a backward pass, without an optimizer */
-    int optimizer, manual, backward; /* what was seen */
+    struct torch_thread *leader; /* (a) the thread that counts */
+    uint32_t lock;               /* held while the first optimizer's thread becomes the leader */
+    uint32_t root;               /* serial of the root module whose calls count, 0 */
+    uint32_t others;             /* calls of other roots since its last one */
+    uint32_t unclaimed;          /* its calls since a backward pass, without an optimizer */
+    int optimizer, manual, backward; /* 1: was seen */
     int by_hand;                     /* the root's calls after a backward pass end steps */
     int grouped; /* the last optimizer's step ended a step, and no pass has begun since */
     const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
-    int certain;                /* it was asked once already: ask at each */
-    int called; /* the root was, since the last step ended: 1 evaluated; 2 perhaps; 3: a step's, perhaps */
+    int certain;                /* is_another() was called: look the optimizer up at each step */
+    int called; /* the root was, since the last step ended: 1: evaluation; 2: perhaps; 3: perhaps a step's */
     int fresh;      /* no pass with gradients since then */
-    uint32_t idle;  /* serial of the last root that was called without them since both, 0 */
+    uint32_t idle;  /* serial of the last root called without gradients since both, or 0 */
     uint32_t row;   /* which row of such calls it is */
     int evaluating; /* the outermost call in progress is evaluation; 2: the one that ended goes on */
-    int evaluated;  /* as that was when the model's call began, of which it may be a part */
+    int evaluated;  /* value of `evaluating` as the call began that this one may be a part of */
     const void *whole;   /* the last call was a part of this module's, which was not seen; NULL */
     uint32_t part;       /* serial of the first part of that call */
     uint64_t ends[IDLE]; /* calls without gradients that have ended and may be evaluation */
-    unsigned idles, usual, now; /* these; calls before the last step's passes, and this one's */
+    unsigned idles, usual, now; /* how many; calls before the last step's passes, and this one's */
     int again;                  /* one of these models came again */
     int passed; /* a backward pass since the last zero_grad(), and since a step ended */
     int unseen; /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
@@ -51,7 +51,7 @@ static struct {
 } s = {.rate = MILLION, .deep = 1, .fresh = 1};
 static uint64_t counted; /* steps ended by an optimizer or the program, in all recordings */
 
-/* Python is through with the thread that counts, so join() has returned, but its destructors are not. Asked when l begins, and at its first step. */
+/* Whether the thread that counts runs no Python any more: join() has returned, its destructors may still run. Asked when l begins, and at its first step. */
 static int has_left(struct torch_thread *l, const struct torch_thread *leader) {
     int first = !l->asked && !l->beside;
     l->asked = 1;
@@ -66,11 +66,11 @@ static int leads(struct torch_thread *l) {
         leader->generation == l->generation && !has_left(l, leader))
         return 0;
     if (l->beside && l->beside <= s.number && l->beside_from < s.number)
-        return 0; /* it has trained beside it, and not for longer */
-    return sys_swap(&s.leader, leader, l) == leader; /* nobody yet, or its thread is gone */
+        return 0; /* it has trained beside the leader, and made no more steps */
+    return sys_swap(&s.leader, leader, l) == leader; /* there was no leader, or it is gone */
 }
 
-/* Into the trace: what ended at `end` (0: now). Returns when that was. */
+/* Writes to the trace that a step or evaluation ended at `end` (0: now). Returns that time. */
 static uint64_t put_end(struct torch_thread *l, enum torch_source source, uint64_t end) {
     uint64_t now;
     uint8_t *p = l ? torch_thread_begin(l, &now) : NULL; /* nothing of torch is recorded */
@@ -109,7 +109,7 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
     steps_ended(&done);
 }
 
-/* The first that counts but by the root's calls: unless these trained by hand, they were evaluation, or the first step's own passes. */
+/* Called when steps are first counted otherwise than by the root's calls: unless these trained by hand, they were evaluation, or the first step's passes. */
 static void count_anew(uint64_t number) {
     s.anew = !s.by_hand || s.unclaimed <= BY_HAND;
     s.number = s.anew ? number : s.number;
@@ -121,7 +121,7 @@ static void work(int begins) {
         fn(begins);
 }
 
-/* Whether an object of this class of optimizers was ever made: torch's Optimizer marks the step() of its class then. */
+/* Whether this optimizer class was ever instantiated: torch's Optimizer then marks the step() of the class. */
 static int is_used(void *class) {
     CAPI_AUTO void *step = capi_attr(class, "step"), *mark = capi_attr(step, "hooked");
     return mark != NULL;
@@ -137,18 +137,18 @@ static int steps_by_hand(void) {
     return s.by_hand;
 }
 
-/* By the root's next call. Before any backward pass: calls with gradients may be one step's (a triplet loss) or inference without no_grad(). */
+/* A step ends by the root's next call. Before any backward pass, calls with gradients may be of one step (a triplet loss) or inference without no_grad(). */
 static void root_ended(struct torch_thread *l) {
     int known = s.backward || (s.fresh && s.called < 3);
     ended(l, known ? TORCH_BY_ROOT : TORCH_BY_PASS, s.backward ? 0 : s.root_end);
 }
 
-/* Without gradients as in the call before, or behind the same one as earlier in this row of calls: policy, value, policy, value. */
+/* Whether n was also the last model called without gradients, or follows the same model as it did earlier in this row: policy, value, policy, value. */
 static int comes_again(const struct node *n) {
     return n->serial == s.idle || (s.idle && n->row == s.row && n->after == s.idle);
 }
 
-/* Whose call begins: of a part of one that is not seen, m.__call__(x), m's node where it has one. NULL: such a call goes on. GIL held. */
+/* The model whose call begins: n, or, if n is a part of an unseen call m.__call__(x), m's node where it has one. NULL: such a call goes on. GIL held. */
 static struct node *model_of(struct node *n) {
     const void *before = s.whole;
     if (!n->asked)
@@ -156,12 +156,12 @@ static struct node *model_of(struct node *n) {
     s.whole = n->whole;
     if (s.whole && s.whole == before && s.part != n->serial)
         return NULL;
-    s.part = n->serial; /* which comes again with the next call */
+    s.part = n->serial; /* the next such call begins with it again */
     struct node *m = n->whole ? node_find(NULL, n->whole) : NULL;
     return m ? m : n;
 }
 
-/* An outermost call where neither an optimizer nor the program counts. */
+/* An outermost call begins while neither an optimizer nor the program counts. */
 static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     if (!s.root || s.others >= FORGOTTEN)
         s.root = n->serial;
@@ -180,7 +180,7 @@ static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
     s.called = gradients ? 3 : comes_again(n) ? 1 : node_evaluates(n) ? 2 : 3;
 }
 
-/* An optimizer steps in this thread. 1: that counts, as the first one's does. */
+/* An optimizer steps in this thread. Returns 1 if that counts, as the first optimizer's step does. */
 static int counts(struct torch_thread *l) {
     if (!__atomic_load_n(&s.optimizer, __ATOMIC_ACQUIRE)) {
         sys_lock(&s.lock); /* several may step first */
@@ -195,7 +195,7 @@ static int counts(struct torch_thread *l) {
 }
 
 /* Optimizer.zero_grad, or evaluation begins. Where no step() is seen (a compiled one), either ends a step if a backward pass went before.
- * The first UNSEEN are counted at once when there are so many: steps that GradScaler skips look the same. */
+ * The first UNSEEN steps are counted only once there are so many, all at once: steps that GradScaler skips look the same. */
 static void zeroes(struct torch_thread *l) {
     int n = __atomic_load_n(&s.unseen, __ATOMIC_RELAXED); /* two threads may be here */
     if (!s.passed || n < 0 || n >= UNSEEN || s.by_hand || s.manual ||
@@ -211,7 +211,7 @@ static void zeroes(struct torch_thread *l) {
     s.unseen = 0;
 }
 
-/* What ended at `end` (0: now) was evaluation, which is told from the step that comes where there are steps. */
+/* Writes that what ended at `end` (0: now) was evaluation, if steps are counted; the coming step begins after it. */
 static void put_evaluation(struct torch_thread *l, uint64_t end) {
     if ((!s.optimizer && !s.by_hand) || s.manual)
         return;
@@ -219,7 +219,7 @@ static void put_evaluation(struct torch_thread *l, uint64_t end) {
     __atomic_store_n(&steps_begun, s.begin, __ATOMIC_RELAXED);
 }
 
-/* All calls that wait for it were evaluation, but the last `but`. */
+/* Writes that the calls in s.ends were evaluation, except the last `but` of them. */
 static void put_idles(struct torch_thread *l, unsigned but) {
     unsigned n = s.idles > but ? s.idles - but : 0;
     for (unsigned i = 0; i < n; i++)
@@ -228,7 +228,7 @@ static void put_idles(struct torch_thread *l, unsigned but) {
     memmove(s.ends, s.ends + n, s.idles * sizeof *s.ends);
 }
 
-/* A call of m without gradients begins; n: what is seen of it. */
+/* A call of m without gradients begins; n is the module whose call is seen. */
 static void idles(struct torch_thread *l, struct node *m, const struct node *n) {
     int trained = m->trained || n->trained, again = comes_again(m);
     int evaluates = trained && node_evaluates(n);
@@ -245,7 +245,7 @@ static void idles(struct torch_thread *l, struct node *m, const struct node *n) 
     m->row = s.row, m->after = s.idle, s.idle = m->serial;
 }
 
-/* The first pass with gradients of a step begins. As many calls without them as before the last one's are a teacher's, and the step's. */
+/* A pass with gradients begins. Before a step's first one, as many calls without gradients as before the last step's are a teacher's, and the step's. */
 static void freshens(struct torch_thread *l) {
     if (s.fresh && s.again && s.usual)
         put_idles(l, s.usual);
@@ -262,7 +262,7 @@ int step_root(struct torch_thread *l, struct node *n) {
     if (gradients && !n->bare)
         steps_underway(1);
     if (l->marks[TORCH_MARK_OPTIMIZER].open) { /* a closure's */
-        s.grouped = 0; /* this optimizer does not belong to the one before */
+        s.grouped = 0; /* this optimizer does not belong to the step of the one before */
         n->trained |= gradients != 0;
         if (!s.optimizer && !s.manual && s.called && !s.backward) /* the first; evaluation before */
             root_ended(l);
@@ -316,7 +316,7 @@ void step_backward(struct torch_thread *l) {
 
 /* ---- who steps ---- */
 
-/* Another optimizer than those that have stepped since the last pass: it belongs to their step. */
+/* Whether the optimizer is another one than those that have stepped since the last pass: then it belongs to their step. */
 static int is_another(void) {
     const void *now = frame_optimizer();
     int i = 0;
@@ -329,7 +329,7 @@ static int is_another(void) {
     return !again;
 }
 
-/* The thread whose backward pass this one is in: its own, or as one of the engine's any; NULL: none. */
+/* The thread whose backward pass this thread is in: itself, or, for one of the engine's threads, any that has one; NULL: none. */
 static struct torch_thread *in_pass(struct torch_thread *l) {
     struct torch_thread *of = l;
     for (unsigned i = 0; of && !(of->passes && of->generation == l->generation); i++)
@@ -378,12 +378,12 @@ static void manual(int64_t number) {
 
 /* ---- callbacks: no GIL, any thread ---- */
 
-/* What a start callback gives the end callback: an object whose virtual table has two destructors. Ours are two that stay for ever. */
+/* What a start callback passes to the end callback: an object whose virtual table has two destructors. Ours are two static objects, never freed. */
 static void nothing(void *self UNUSED) {}
 static void *const table[2] = {(void *)nothing, (void *)nothing};
 static struct { void *const *table; } marks[TORCH_MARKS] = {{table}, {table}};
 
-/* By name: what to give on_end(), NULL when it is none of ours. */
+/* Something with a name begins. Returns what on_end() is to be given, NULL when the name is none of ours. */
 static void *mark_begins(const char *name) {
     static const char *const heads[] = {"Optimizer.step#", "enumerate(DataLoader)#",
                                         "Optimizer.zero_grad#"};
@@ -427,7 +427,7 @@ static void on_end(const void *rf UNUSED, void *mark) {
 static uint64_t handle; /* of the callback, 0: not registered */
 static int with_nodes;
 
-/* sret holds a unique_ptr, which the end callback is given. */
+/* sret receives a unique_ptr, which the end callback is given. */
 static void *on_begin(void *sret, const void *rf) {
     void *mark = back_begins(rf) ? NULL : mark_begins(torch_lib.name(rf));
     memcpy(sret, &mark, sizeof mark);
@@ -443,7 +443,7 @@ void step_observe(int nodes) {
     cb.scopes[TORCH_SCOPE_BACKWARD] = nodes != 0;
     handle = torch_lib_add(cb);
     with_nodes = nodes;
-    torch_lib_remove(old); /* only now: none is missed, two count as one (depth) */
+    torch_lib_remove(old); /* only now: no mark is missed, one seen twice counts once (depth) */
 }
 
 void step_observe_end(void) {

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_step.h - where one training step ends and the next begins, and what the USER callbacks of at::RecordFunction report: Optimizer.step and
- * the DataLoader's __next__.
+ * torch_step.h - finds where one training step ends and the next begins, and records what the USER callbacks of at::RecordFunction report: Optimizer.step
+ * and the DataLoader's __next__.
  *
- * - A step ends with the outermost Optimizer.step, and these are numbered from 0 on. Other optimizers that step next belong to it (several
- *   stepped in a row); with a forward or backward pass in between each ends a step of its own (a GAN's two), and so does the same one again.
- *   Those that step within a backward pass (in hooks, on whatever thread of the engine's) are one: the step ends with the pass.
- * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model that is trained and is in
- *   evaluation mode now; of any other where it comes again in a row (one may be a teacher's or a generator's, and belongs to the step), or
- *   where the same two follow each other again (a policy's and a value function's rollout): then those before it in the row, too. But of models
- *   that are not trained as many as were before the last step's passes, up to 8, are a teacher's of several views. Each call is a row, and the
- *   step begins after them; the parts of a bound method's call (f = m.__call__; f(x)) are one: up to another model's, or its first part again.
+ * - A step ends with the outermost Optimizer.step; steps are numbered from 0 on. Other optimizers that step directly after it belong to the same step
+ *   (several stepped in a row); an optimizer that steps after another forward or backward pass ends a step of its own (a GAN's two), and so does the same
+ *   optimizer again. Optimizers that step within a backward pass (in hooks, on any thread of the engine's) end one step, together with the pass.
+ * - Evaluation consists of forward passes without gradients after a step and before the next pass with gradients: those of a model that is trained and is
+ *   in evaluation mode now; those of any other model if it is called again in a row (a single call may be a teacher's or a generator's, and belongs to the step),
+ *   or if the same two models follow each other again (rollout of a policy and a value function): then the calls before it in the row, too. But of the calls of
+ *   untrained models, as many as came before the last step's passes, up to 8, count as a teacher's of several views. Each evaluation call is a row, and the step
+ *   begins after them; the parts of a bound method's call (f = m.__call__; f(x)) are one call, up to another model's part, or its own first part again.
  *   What is called for a batch, within the DataLoader, is no evaluation.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips calls no
  *   Optimizer.step, so its passes count in the next one.
- * - Where no Optimizer.step is seen (a compiled one), Optimizer.zero_grad after a backward pass ends a step, as asking for a batch or
- *   evaluation before it does: counted from the eighth on, all eight then, because GradScaler may skip steps.
- * - Without an optimizer each outermost call of the first root module is a step; in a training that steps by hand the first one after a
- *   backward pass ends a step, where there is a torch.optim.Optimizer from the 65th on, as until then they may be an accumulation.
- * - When an optimizer, the training by hand, or the program steps after all, its first step is number 0. What the root's calls counted before
- *   was evaluation, but that step's own from the first pass with gradients after it on: a policy's ten forwards and one backward pass.
+ * - Where no Optimizer.step is seen (a compiled one), Optimizer.zero_grad after a backward pass ends a step; if a batch was asked for or evaluation
+ *   began before it, the step ends there. Such steps count from the eighth on, all eight at once then, because GradScaler may skip steps.
+ * - Without an optimizer each outermost call of the first root module is a step. In a training that steps by hand the first such call after a backward
+ *   pass ends a step; if a torch.optim.Optimizer exists, only from the 65th on, because the passes before may be an accumulation.
+ * - When an optimizer, a training by hand, or the program steps after all, its first step is number 0. What the root's calls had counted before that
+ *   was evaluation, except from the first pass with gradients on: that belongs to step 0 (a policy's ten forwards and one backward pass).
  * - Once the program calls probing.step(), it alone counts.
- * One thread counts: the first with an optimizer, before that the first that does any of this. Once Python is through with it (join() returns) the
- * next one that does, but one that has trained beside it only when it has made more steps.
+ * Only one thread counts: the first with an optimizer; until there is one, the first that does any of this. Once that thread runs no Python any more (join()
+ * returns), the next thread that does any of this counts; one that has trained beside it only when it has made more steps.
  */
 #ifndef PROBING_AGENT_TORCH_STEP_H
 #define PROBING_AGENT_TORCH_STEP_H
@@ -31,9 +31,9 @@
 
 struct node;
 
-/* An outermost module call begins. 1: what lies within it is to be recorded, too (rate). */
+/* An outermost module call begins. Returns 1 if the calls within it are to be recorded, too (rate). */
 int step_root(struct torch_thread *l, struct node *n);
-/* It ends; not of a bare one. */
+/* An outermost module call ends; not called for a bare module. */
 void step_root_done(struct torch_thread *l);
 /* A backward pass begins; the outermost one has ended. */
 void step_backward(struct torch_thread *l);
@@ -46,7 +46,7 @@ void step_reset(int count_anew);
 
 /*
  * Our one callback of at::RecordFunction, for what the program and PyTorch mark by name (Optimizer.step, the DataLoader's __next__), and for
- * autograd's nodes until they are seen without it (torch_back.h). One and not two: the engine builds its list of callbacks anew twice a node.
+ * autograd's nodes until they are seen without it (torch_back.h). Only one, because the engine builds its list of callbacks twice for each node.
  *
  *   step_observe(1);     for both kinds; again with 0: marks only
  *

@@ -9,7 +9,7 @@
 #define TORCH_THREADS 1024u
 #define KEPT          32u /* structs of ended threads that are kept before one is used again */
 #define TRIES         20
-#define BRACKET_NS    2000u        /* two clocks read within that were read at one time */
+#define BRACKET_NS    2000u        /* two clocks read within that time count as read at once */
 #define SETTLE_NS     20000000u    /* the counter's rate is measured over at least that */
 #define AGAIN_NS      10000000000u /* and anew after that */
 
@@ -22,7 +22,7 @@ static uint32_t generations;
 static pthread_key_t key;
 static uint64_t anchor_ns, anchor_tsc, measured;
 
-/* Both clocks at one time: a thread that lost its processor between the readings tries again. 0: no luck. */
+/* Reads both clocks at one time: a thread that lost its processor between the readings tries again. Returns 0 if all tries failed. */
 static int both(uint64_t *ns, uint64_t *tsc) {
     for (int i = 0; i < TRIES; i++) {
         uint64_t before = sys_now(), c = __rdtsc(), after = sys_now();
@@ -35,7 +35,7 @@ static int both(uint64_t *ns, uint64_t *tsc) {
     return 0;
 }
 
-/* The ring is drained, and then free for another thread. */
+/* Leaves the ring, which is drained and then free for another thread. */
 static void leave_ring(struct torch_thread *l) {
     if (l->ring && l->fields)
         ring_commit(l->fields);
@@ -51,7 +51,7 @@ static void thread_ends(void *arg) {
         leave_ring(l);
         l->at = l->end = NULL;
         l->generation = 0;
-    } /* else it is torch_threads_close()'s to touch */
+    } /* else only torch_threads_close() may touch it */
     torch_thread_mine = NULL;
     quiesce_leave_own(&l->busy);
     __atomic_store_n(&l->taken, 0, __ATOMIC_RELEASE);
@@ -123,7 +123,7 @@ struct torch_thread *torch_thread_slow(void) {
         torch_thread_mine = l;
     }
     int current = quiesce_enter_own(&l->busy, &agent_word.torch) == generation;
-    if (current) { /* else, as above */
+    if (current) { /* else only torch_threads_close() may touch it */
         reset(l, generation);
         struct live *live = __atomic_load_n(&open_live, __ATOMIC_RELAXED);
         l->ring = live_ring_get_large(live, l->tid);
@@ -157,7 +157,7 @@ int torch_thread_roll(struct torch_thread *l, uint64_t *now) {
     }
     l->fields = NULL;
     l->at = l->end = l->base = NULL;
-    /* At one time, or nearly: else the batch is off by as long as the thread was off its processor. */
+    /* Both clocks are read at nearly one time: else the batch is off by as long as the thread was off its processor. */
     if (!both(now, &l->anchor_tsc)) {
         *now = sys_now();
         l->anchor_tsc = __rdtsc();
@@ -229,7 +229,7 @@ int torch_threads_close(int ms) {
             err = -EBUSY;
             continue;
         }
-        if (l->generation == generations) /* switched on again, the thread takes another one */
+        if (l->generation == generations) /* switched on again, the thread takes another ring */
             leave_ring(l);
         l->fields = NULL;
     }
