@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code objects: who they are, what they are called, and the lines of their instructions. */
+/* Code objects: their identity, their names, and the lines of their instructions. */
 #include "mem.h"
 #include "offsets.h"
 
@@ -75,7 +75,7 @@ int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out)
 
 /* ---- the three line-table formats: lnotab (to 3.9), pairs (3.10), location table (3.11+) ---- */
 
-/* Bytes one after the other, in pieces from the target. */
+/* A stream of bytes, read from the target in pieces. */
 struct bytes {
     const uint8_t *p;
     uint32_t have; /* bytes at p */
@@ -146,7 +146,7 @@ static int next_entry(struct bytes *b) {
     return c;
 }
 
-/* 6 bits a byte, the lowest first; bit 6: more follow. */
+/* Reads a number of 6 bits a byte, the lowest first; bit 6: more follow. */
 static uint32_t varint(struct bytes *b) {
     uint32_t v = 0;
     unsigned shift = 0;
@@ -163,13 +163,13 @@ static uint32_t varint(struct bytes *b) {
     return v;
 }
 
-/* The number's lowest bit is its sign. */
+/* Reads such a number whose lowest bit is its sign. */
 static uint32_t signed_varint(struct bytes *b) {
     uint32_t v = varint(b);
     return (v & 1) != 0 ? 0u - (v >> 1) : v >> 1;
 }
 
-/* The rest of an entry whose line is known: in which columns, and to which line. */
+/* Reads the rest of an entry whose line is known: its columns and its last line. */
 static void columns(struct bytes *b, int code, uint32_t line, struct pywalk_position *out) {
     if (code < 10) { /* short: a column below 80, and few characters */
         int c = next(b);

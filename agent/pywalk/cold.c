@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jumps out of a function, looked up in .eh_frame_hdr. All that is read may be torn or hostile. */
+/* Looks up a function's jumps to other places in .eh_frame_hdr. Everything that is read may be torn or hostile. */
 #include "image.h"
 
 #include "mem.h"
@@ -12,7 +12,7 @@
 #define MAX_FDES (1u << 20)
 #define MAX_HITS 16
 
-/* A row of the binary search table: both relative to the table's section. */
+/* A row of the binary search table; both addresses are relative to the table's section. */
 struct row {
     int32_t code, fde;
 };
@@ -24,7 +24,7 @@ struct table {
     uint32_t n;
 };
 
-/* Space for so many bytes more is behind the rows. */
+/* Reads the table, with space for `more` bytes behind the rows. */
 static int table_read(const struct pywalk_image *im, struct table *t, size_t more) {
     struct {
         uint8_t version, ptr, count, table;
@@ -57,7 +57,7 @@ static int table_read(const struct pywalk_image *im, struct table *t, size_t mor
     return rc;
 }
 
-/* Does this FDE describe code that has its stack frame from the beginning on? Then sets its range. */
+/* Whether this FDE describes code whose stack frame exists from its beginning on; if so, sets its range. */
 static int is_fragment(const struct pywalk_image *im, const struct table *t, long row,
                        uint64_t *start, uint64_t *end) {
     uint64_t at = t->base + (uint64_t)(int64_t)t->row[row].fde;
@@ -67,18 +67,18 @@ static int is_fragment(const struct pywalk_image *im, const struct table *t, lon
         uint32_t size;
         uint8_t data[8];
     } fde;
-    size_t first; /* instruction, behind the augmentation data's length and that */
+    size_t first; /* index of the first instruction, behind the augmentation data and its length */
 
     _Static_assert(sizeof fde == 24, "as in .eh_frame");
     if (im->mem.read(im->mem.ctx, at, &fde, sizeof fde) != 0 || fde.length < 20 ||
         fde.length >= 0xfffffff0u || fde.cie == 0)
         return 0;
-    first = 1 + fde.data[0]; /* a LEB128 number: of one byte, or larger than there is place */
+    first = 1 + fde.data[0]; /* a LEB128 number: of one byte, or too large for `data` */
     *start = at + 8 + (uint64_t)(int64_t)fde.code;
     *end = *start + fde.size;
     if (*start != t->base + (uint64_t)(int64_t)t->row[row].code || first >= sizeof fde.data)
         return 0;
-    /* The frame is there at once: not an advance, and not nothing. */
+    /* The frame exists at once: the first instruction is neither an advance nor absent. */
     switch (fde.data[first]) {
     case DW_CFA_def_cfa:
     case DW_CFA_def_cfa_register:
@@ -133,7 +133,7 @@ int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end
         }
         hit[k].count++;
     }
-    /* Bytes that only look like a jump lead anywhere, the true ones to one place. */
+    /* Bytes that only look like a jump lead anywhere; the real jumps lead to one place. */
     best = 0;
     for (size_t k = 1; k < hits; k++)
         if (hit[k].count > hit[best].count)

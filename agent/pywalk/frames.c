@@ -3,12 +3,12 @@
  * The walk along a thread's frames.
  *
  * Two passes: first the chain alone (frames, code pointers, instructions), then each code object is checked and
- * frames that are still being set up are dropped. Both are written once and compiled twice, with `direct` constant.
+ * frames that are still being set up are dropped. Both are written once and compiled twice, with `direct` as a constant.
  *
  * Not direct: through the read callback, a page at a time, because frames lie side by side.
  *
- * Direct (the calling thread's own frames, in a signal handler): plain loads. What CPython's own pointers lead to is there; but from
- * 3.11 on the pointer to the current frame, or a frame's to the one before it, can be a stale one in the instant in which a frame is
+ * Direct (the calling thread's own frames, in a signal handler): plain loads. CPython's own pointers lead to memory that exists; but from
+ * 3.11 on the pointer to the current frame, or from a frame to the one before it, can be stale in the instant in which a frame is
  * entered or left, and a chunk of the data stack may have just been given back. So a frame is only touched when it lies in a chunk
  * that the thread state holds, or when the kernel says that its page can be read.
  */
@@ -24,13 +24,13 @@ struct window {
     /* not direct: the last page read (1: none), and a piece that crosses a page's end */
     uint64_t page;
     uint8_t *bytes, *piece, *heads;
-    /* direct: a range that is there, the data-stack chunk before it, and pages that were asked for */
+    /* direct: a range that can be read, the data-stack chunk before it, and pages that the kernel was asked for */
     uint64_t low, high, chunk;
     uint64_t asked[4];
     unsigned n_asked;
 };
 
-/* Sets out from a chunk of the data stack, which the thread state holds. */
+/* Makes a chunk of the data stack, which the thread state holds, the range that can be read. */
 static inline void window_chunk(struct window *w, const struct pywalk_fields *f, uint64_t chunk) {
     const uint8_t *p = (const uint8_t *)(uintptr_t)chunk;
 
@@ -49,7 +49,7 @@ static inline bool window_ask(struct window *w, uint64_t page) {
     return true;
 }
 
-/* Direct: may n bytes at addr be touched? */
+/* Direct: whether n bytes at addr may be touched. */
 static inline bool window_has(struct window *w, uint64_t addr, size_t n) {
     const struct pywalk_fields *f = &pywalk_offsets(w->pw)->f;
 
@@ -64,7 +64,7 @@ static inline bool window_has(struct window *w, uint64_t addr, size_t n) {
            (addr / PAGE == (addr + n - 1) / PAGE || window_ask(w, (addr + n - 1) / PAGE));
 }
 
-/* n bytes at addr, or NULL. What an earlier call returned is no longer valid. `sure`: addr was read from memory that cannot be
+/* Returns n bytes at addr, or NULL. What an earlier call returned is no longer valid. `sure`: addr was read from memory that cannot be
  * freed meanwhile, so it need not be checked before it is read. */
 INLINE const uint8_t *window_at(struct window *w, uint64_t addr, size_t n, const bool sure,
                                 const bool direct) {
@@ -80,7 +80,7 @@ INLINE const uint8_t *window_at(struct window *w, uint64_t addr, size_t n, const
     return mem_read(w->pw, addr, w->piece, n) == 0 ? w->piece : NULL;
 }
 
-/* A word in the thread state, its C frame or a chunk: these are always there. */
+/* Reads a word in the thread state, its C frame or a chunk, which always exist. */
 INLINE int window_u64(struct window *w, uint64_t addr, uint64_t *v, const bool direct) {
     const uint8_t *p;
 
@@ -107,7 +107,7 @@ struct chain {
     size_t steps, next_save;
 };
 
-/* A cycle: the frame saved some steps ago comes again; one is saved at growing distances. */
+/* Whether the chain has a cycle: the frame saved some steps ago comes again. A frame is saved at growing distances. */
 INLINE bool comes_again(struct chain *c, uint64_t frame) {
     if (frame == c->saved && frame != 0)
         return true;
@@ -139,7 +139,7 @@ INLINE int frame_size(struct window *w, const struct pywalk_fields *f, uint64_t 
 }
 
 /*
- * 3.11 and 3.12: is the chain the one that runs? The frame that is named as the current one may be a stale one (see
+ * 3.11 and 3.12: checks that the chain is the one that runs. The frame that is named as the current one may be stale (see
  * first_frame), or the chain may have been torn where a generator is just being suspended. But the data
  * stack is always in order: its newest frame is the innermost of the chain, or one that is just being set up
  * or cleared lies above it; and its first slot is the chain's outermost one.
@@ -184,8 +184,8 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
     return rc;
 }
 
-/* 3.11 and 3.12: the C frame of the running eval loop names the current Python frame. It is linked in before that
- * name is set: for some instructions it holds what was on the C stack before. */
+/* 3.11 and 3.12: the C frame of the running eval loop names the current Python frame. The C frame is linked in
+ * before it names that: for some instructions it holds what was on the C stack before. */
 INLINE int first_frame(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
                        uint64_t *frame, const bool direct) {
     uint64_t cframe = 0;
@@ -265,7 +265,7 @@ INLINE int chain_new(struct window *w, const struct pywalk *pw, uint64_t tstate,
             return -EBADMSG;
         frame = previous;
     }
-    /* The outermost frame was entered from C: else something in between was torn off. */
+    /* The outermost frame must have been entered from C: else a part of the chain was torn off. */
     if (!at_base && !c->cut)
         return -EBADMSG;
     /* 3.15: every complete chain ends in one frame of the thread state. */
@@ -303,8 +303,8 @@ INLINE int chain_old(struct window *w, const struct pywalk *pw, uint64_t tstate,
         int32_t lasti = (int32_t)load32(p + f->fr_lasti);
         /* f_executing; 3.10: f_state, executing or unwinding an exception */
         bool running = scale == 2 ? (p[f->fr_state] & ~2) == 0 : p[f->fr_state] == 1;
-        /* A frame that is being freed loses its f_back, but its count is 0 by then; a generator's is cleared when it
-         * has stopped running. What runs and has no f_back is the base. */
+        /* A frame that is being freed loses its f_back, but its reference count is 0 by then; a generator's f_back is cleared
+         * when it has stopped running. A frame that runs and has no f_back is the base. */
         if (load64(p + f->fr_refcnt) == 0 || !pywalk_plausible(code) || lasti < -1 ||
             lasti > INT32_MAX / 2 || (previous == 0 && !running))
             return -EBADMSG;
@@ -324,8 +324,8 @@ INLINE int chain_old(struct window *w, const struct pywalk *pw, uint64_t tstate,
     return 0;
 }
 
-/* Is `head`, the beginning of a code object, one, and does the frame run it properly? 1: keep it, 0: the frame is
- * still being set up, or -EBADMSG. *type is the type that all code objects must have. */
+/* Checks that `head` is the beginning of a code object, and that the frame runs it properly. Returns 1: keep the frame; 0: the frame
+ * is still being set up; or -EBADMSG. *type is the type that all code objects must have. */
 INLINE int code_check(const struct pywalk_fields *f, const uint8_t *head, uint64_t *type,
                       struct pywalk_frame *frame) {
     uint64_t its = load64(head + f->ob_type);
@@ -338,7 +338,7 @@ INLINE int code_check(const struct pywalk_fields *f, const uint8_t *head, uint64
         return 1;
     if (frame->lasti >= 0 && (uint64_t)frame->lasti >= load64(head + f->ob_size) * 2)
         return -EBADMSG;
-    /* Before its first traceable instruction a frame is not there yet for Python either; a generator's is
+    /* Before its first traceable instruction a frame does not exist for Python either; a generator's is
      * complete from the start. The code that cleans up after __init__ (3.13) never gets that far. */
     if ((frame->flags & PYWALK_GENERATOR) == 0 &&
         frame->lasti < 2 * (int64_t)(int32_t)load32(head + f->co_firsttraceable))
@@ -371,8 +371,8 @@ INLINE int check_codes(struct window *w, const struct pywalk *pw, struct pywalk_
             struct pywalk_frame frame = out[i + k];
             const uint8_t *head =
                 direct ? (const uint8_t *)(uintptr_t)frame.code : w->heads + k * n;
-            /* The chain was found to be the one that runs, so its code is there; but for the innermost's, of which
-             * less is known where there is no data_stack_check. */
+            /* The chain was found to be the one that runs, so its code objects exist; except for the innermost frame's, about
+             * which less is known where there is no data_stack_check. */
             if (direct && i + k == 0 && !window_has(w, frame.code, n))
                 return -EFAULT;
             int good = rc != 0 ? rc : code_check(f, head, &type, &frame);
@@ -407,7 +407,7 @@ INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
         why = rc, rc = 0;
     if (rc == 0)
         rc = check_codes(w, pw, out, c.count, keep, direct);
-    while (why != 0 && rc > 0 && out[rc - 1].code == 0) /* where it led astray */
+    while (why != 0 && rc > 0 && out[rc - 1].code == 0) /* where it went astray */
         rc--;
     if (rc >= 0)
         *cut = why != 0 ? why : c.cut;

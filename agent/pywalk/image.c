@@ -25,7 +25,7 @@ static int read_dynamic(struct pywalk_image *im, uint64_t addr, uint64_t size) {
                        : d.d_tag == DT_GNU_HASH ? &im->gnu_hash
                        : d.d_tag == DT_HASH     ? &im->hash
                                                 : NULL;
-        if (to != NULL) /* ld.so has added the bias, but where the section is read-only */
+        if (to != NULL) /* ld.so has added the bias, except where the section is read-only */
             *to = d.d_un.d_ptr + (d.d_un.d_ptr < im->start ? im->bias : 0);
         else if (d.d_tag == DT_STRSZ)
             im->strsz = d.d_un.d_val;
@@ -84,7 +84,7 @@ int pywalk_image_open(struct pywalk_image *im, struct pywalk_mem mem, uint64_t e
     return rc != 0 ? rc : read_dynamic(im, im->bias + dynamic, dynamic_size);
 }
 
-/* Is symbol number `index` the one called `name`? 0, -ENOENT or -EFAULT. */
+/* Checks whether symbol number `index` has this name. Returns 0, -ENOENT or -EFAULT. */
 static int symbol_is(const struct pywalk_image *im, uint32_t index, const char *name,
                      uint64_t *addr, uint64_t *size) {
     Elf64_Sym s;
@@ -177,7 +177,7 @@ bool pywalk_note(const unsigned char **p, size_t *n, struct pywalk_note *out) {
     out->name = (const char *)*p + sizeof out->h;
     out->desc = *p + sizeof out->h + name;
     all = sizeof out->h + name + (((size_t)out->h.n_descsz + 3) & ~(size_t)3);
-    all = all < *n ? all : *n; /* the last one need not be filled up */
+    all = all < *n ? all : *n; /* the last one need not be padded */
     *p += all;
     *n -= all;
     return true;
@@ -193,12 +193,12 @@ size_t pywalk_build_id(struct pywalk_mem mem, uint64_t start, unsigned char *id)
 
     if (pywalk_elf_read(mem, start, &elf) != 0)
         return 0;
-    for (unsigned i = elf.e.e_phnum; start && i-- > 0;) /* the first one holds the header */
+    for (unsigned i = elf.e.e_phnum; start && i-- > 0;) /* the first segment holds the header */
         if (elf.p[i].p_type == PT_LOAD)
             bias = start - (elf.p[i].p_vaddr - elf.p[i].p_offset);
     for (unsigned i = 0; i < elf.e.e_phnum; i++) {
         const Elf64_Phdr *p = &elf.p[i];
-        /* in memory not where it is in the file: patchelf puts it behind all that was there */
+        /* its place in memory may differ from that in the file: patchelf moves it behind everything else */
         if (p->p_type != PT_NOTE || p->p_filesz > sizeof notes ||
             mem.read(mem.ctx, start ? bias + p->p_vaddr : p->p_offset, notes, p->p_filesz) != 0)
             continue;

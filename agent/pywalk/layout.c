@@ -20,7 +20,7 @@ static const struct {
 enum { COOKIE, VERSION, FREE_THREADED, MAX_WORDS = 192 };
 #define HUGE_SIZE (1u << 24) /* the largest structure that is believed */
 
-/* Word `field` is the offset of `width` bytes inside a structure whose size is word `size`. */
+/* Whether word `field` is the offset of `width` bytes inside a structure whose size is word `size`. */
 static bool inside(const uint64_t *w, unsigned field, unsigned size, unsigned width,
                    uint64_t limit) {
     return w[size] <= limit && w[field] <= w[size] && w[size] - w[field] >= width;
@@ -70,7 +70,7 @@ static int apply(const uint64_t *w, const struct pywalk_debug_words *at, struct 
     if (!inside(w, at->bytes_length, at->bytes_size, 8, 128))
         return -ENOTSUP;
     f->ob_size = (uint32_t)w[at->bytes_length];
-    /* The GIL's fields are given from the start of the interpreter, which holds one of its own. */
+    /* The table gives the GIL's fields from the start of the interpreter, which contains a GIL of its own. */
     if (!inside(w, at->gil_locked, at->interp_size, 4, HUGE_SIZE) ||
         !inside(w, at->gil_holder, at->interp_size, 8, HUGE_SIZE) ||
         w[at->gil] > w[at->gil_locked] || w[at->gil] > w[at->gil_holder])
@@ -82,7 +82,7 @@ static int apply(const uint64_t *w, const struct pywalk_debug_words *at, struct 
         return -ENOTSUP;
     f->interp_collecting = (uint32_t)(w[at->interp_gc] + w[at->gc_collecting]);
 
-    /* The fields that come from the headers. */
+    /* Fields that come from the headers are trusted only if these agree. */
     if (f->co_bytecode != generated.co_bytecode || f->co_linetable != generated.co_linetable ||
         f->str_ascii_data != generated.str_ascii_data || f->ts_chunk != generated.ts_chunk ||
         f->fr_span <= f->fr_owner)
@@ -92,7 +92,7 @@ static int apply(const uint64_t *w, const struct pywalk_debug_words *at, struct 
     return 0;
 }
 
-/* PY_VERSION_HEX as the table at _PyRuntime says. -ENOTSUP: no such table (before 3.13), or a build without a GIL. */
+/* Reads PY_VERSION_HEX from the table at _PyRuntime. -ENOTSUP: no such table (before 3.13), or a build without a GIL. */
 static int debug_version(const struct pywalk *pw, uint32_t *version) {
     uint64_t w[FREE_THREADED + 1];
     int rc = mem_read(pw, pw->runtime, w, sizeof w);
@@ -106,7 +106,7 @@ static int debug_version(const struct pywalk *pw, uint32_t *version) {
                : -ENOTSUP;
 }
 
-/* Sets the fields that the table has. -ENOTSUP: it is not one that we know, or does not fit. */
+/* Sets the fields that the table has. -ENOTSUP: its layout is not known, or its numbers do not fit. */
 static int debug_offsets(const struct pywalk *pw, struct pywalk_fields *f) {
     const typeof(*debug_table) *row = PYWALK_ROW(debug_table, pw->version);
     uint64_t w[MAX_WORDS];
@@ -120,7 +120,7 @@ static int debug_offsets(const struct pywalk *pw, struct pywalk_fields *f) {
 
 /* ---- the layout ---- */
 
-/* Does the memory that the layout leads to hold Python's structures? An interpreter's first thread points back to it. */
+/* Checks that the memory that the layout leads to holds Python's structures: an interpreter's first thread state must point back to it. */
 static int layout_check(const struct pywalk *pw) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
     uint64_t interp = o->interp_head, tstate = 0, back = 0;

@@ -24,7 +24,7 @@ int pywalk_read_process(void *ctx, uint64_t addr, void *buf, size_t n) {
 }
 
 /* rt_sigprocmask copies the mask in before it checks `how`, which is invalid here: so nothing is ever changed,
- * and the error says whether it could. Cheaper than process_vm_readv, and no seccomp filter forbids it. */
+ * and the error says whether addr could be read. Cheaper than process_vm_readv, and no seccomp filter forbids it. */
 bool pywalk_mem_probe(uint64_t addr) {
     int saved = errno;
     long rc = syscall(SYS_rt_sigprocmask, ~0L, (void *)(uintptr_t)addr, NULL, 8);
@@ -53,7 +53,7 @@ int pywalk_mem_many(const struct pywalk *pw, const uint64_t *addr, size_t count,
 
 /* ---- by the page ---- */
 
-#define PAGES 1024 /* of one that is made here */
+#define PAGES 1024 /* pages of a cache that is allocated here */
 
 void pywalk_pages_forget(struct pywalk_pages *p) {
     for (uint32_t i = 0; i < p->n; i++)
@@ -168,7 +168,7 @@ int pywalk_str(const struct pywalk *pw, uint64_t obj, char *buf, size_t n) {
         rc = mem_read(pw, s.data, piece, count * s.unit);
         for (size_t i = 0; rc == 0 && i < count; i++) {
             uint32_t c = pywalk_char(piece + i * s.unit, s.unit);
-            /* A lone surrogate is no character; above the last one is a torn string. */
+            /* A lone surrogate is no character; a value above the last character means a torn string. */
             size_t len = pywalk_utf8((c >= 0xd800 && c < 0xe000) || c > 0x10ffff ? '?' : c, utf8);
             if (len > n - 1 - out) {
                 s.length = count; /* full: ends the outer loop */

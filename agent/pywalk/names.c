@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names that code objects do not have: of threads, and qualified ones before 3.11, where a code object has only its plain one.
+ * Finds names that code objects do not have: those of threads, and qualified names before 3.11, where a code object has only its plain name.
  *
- * A method's is found by its first argument: the classes of its method resolution order are searched for the function that has this very
- * code, and the function knows its qualified name. A generator or coroutine bears its own. What has neither (a nested
- * function, a lambda, a list comprehension, a method whose decorator keeps no __wrapped__) keeps the plain name.
+ * A method's qualified name is found by its first argument: the classes of that argument's method resolution order are searched for the function with
+ * this very code, and the function knows its qualified name. A generator or coroutine has its own. Where there is neither (a nested
+ * function, a lambda, a list comprehension, a method whose decorator keeps no __wrapped__), the plain name is kept.
  */
 #include "object_render.h"
 
 #define READS      20000
-#define NAME_READS 2000 /* of a thread */
+#define NAME_READS 2000 /* for a thread's name */
 #define MAX_MRO    64
 #define MAX_NAMES  2000
 #define MAX_WRAPS  5
 #define MAX_CELLS  16
 
-/* One word of the target's; in direct mode the kernel is asked first, so a wild pointer does no harm. */
+/* Reads one word of the target's; in direct mode the kernel is asked first, so a wild pointer does no harm. */
 static uint64_t word(const struct pywalk *pw, uint64_t addr) {
     uint64_t v;
 
@@ -25,7 +25,7 @@ static uint64_t word(const struct pywalk *pw, uint64_t addr) {
     return mem_u64(pw, addr, &v) == 0 ? v : 0;
 }
 
-/* The first argument of a frame that runs: in its slot, or, where an inner function uses it, in a cell. */
+/* The first argument of a running frame: in its slot, or, if an inner function uses it, in a cell. */
 static uint64_t first_argument(const struct pywalk *pw, const struct object_fields *f,
                                const struct pywalk_frame *frame) {
     uint64_t slots = frame->frame + f->fr_slots, obj = word(pw, slots), n, cells;
@@ -58,7 +58,7 @@ uint64_t pywalk_owner(const struct pywalk_objects *ob, const struct pywalk *pw,
     return type && word(pw, type + f->tp_flags) & f->flag_type ? obj : type;
 }
 
-/* The qualified name (a str) of the function with this code, in what a class has under a name. 0: it is another, or none. */
+/* The qualified name (a str) of the function with this code, searched for in `obj`, an attribute of a class. 0: it is another function, or none. */
 static uint64_t function_in(struct render *r, uint64_t obj, uint64_t code, unsigned depth) {
     static const char *const inner[] = {"__wrapped__", "func"};
     struct object_type t;
@@ -69,7 +69,7 @@ static uint64_t function_in(struct render *r, uint64_t obj, uint64_t code, unsig
         return 0;
     if (t.kind == KIND_FUNCTION && obj_u64(r, obj + r->f->function_code) == code)
         return obj_u64(r, obj + r->f->function_qualname);
-    /* what they hold comes first in them: the function; of a property three of them */
+    /* the functions that these hold come first in them: one, or three in a property */
     places = strcmp(t.native, "property") == 0       ? 3
              : strcmp(t.native, "staticmethod") == 0 ? 1
              : strcmp(t.native, "classmethod") == 0  ? 1
@@ -83,7 +83,7 @@ static uint64_t function_in(struct render *r, uint64_t obj, uint64_t code, unsig
     return found;
 }
 
-/* Names are interned: the same text is the same object, but for those that the compiler has mangled (__x). */
+/* Searches the dict of a class for the function. Names are interned: equal names are the same object, except those that the compiler mangled (__x). */
 static uint64_t function_of(struct render *r, uint64_t dict, uint64_t code, const char *name,
                             uint64_t name_at) {
     int mangled = name[0] == '_' && name[1] == '_' && !obj_ends_with(name, "__");

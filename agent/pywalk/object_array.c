@@ -21,7 +21,7 @@ static const struct numpy_fields layouts[] = {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A float of that many bytes, of 16 that there are at p; *mantissa says how exact it is. */
+/* Converts a float of `size` bytes at p, where 16 can be read; sets *mantissa to the bits of its significand. */
 static double real(const uint8_t *p, uint32_t size, int *mantissa) {
     union {
         uint16_t half;
@@ -46,7 +46,7 @@ static void swap(uint8_t *p, uint32_t n) {
     }
 }
 
-/* Text of a fixed width, filled up with NULs. */
+/* Writes text of a fixed width that is padded with NULs. */
 static void put_fixed(struct render *r, uint64_t data, char kind, uint32_t size) {
     uint32_t unit = kind == 'U' ? 4 : 1, length = size / unit, last = 0, c;
 
@@ -92,7 +92,7 @@ static int64_t number(const uint8_t *p, int32_t width) {
 }
 
 static void read_unit(struct render *r, uint64_t at, struct array_view *v) {
-    int32_t unit[2]; /* which, and how many of it */
+    int32_t unit[2]; /* which unit, and how many of it */
 
     obj_get(r, at, unit, sizeof unit);
     v->unit = unit[0];
@@ -100,7 +100,7 @@ static void read_unit(struct render *r, uint64_t at, struct array_view *v) {
     obj_error(r);
 }
 
-/* Is an element of this kind so large? */
+/* Whether an element of this kind can have this size. */
 static bool fits(char kind, int64_t size) {
     switch (kind) {
     case 'b':
@@ -120,8 +120,8 @@ static bool fits(char kind, int64_t size) {
     }
 }
 
-/* What a dtype says of its elements. In numpy 1 there is a pointer where numpy 2 has the alignment, which is a small
- * power of two; what numpy 1 has for its alignment is, in numpy 2, the upper half of its flags. */
+/* Reads what a dtype says about its elements. The alignment, a small power of two, tells the layouts apart: in its place numpy 1 has a
+ * pointer where numpy 2 has it, and numpy 2 the upper half of its flags where numpy 1 has it. */
 static bool read_descr(struct render *r, uint64_t descr, struct array_view *v) {
     uint8_t bytes[96];
 
@@ -183,7 +183,7 @@ static void put_dtype_name(struct render *r, const struct array_view *v) {
                    v->kind == 'U' ? v->size / 4 : v->size);
 }
 
-/* The array in each element: in C's order, without gaps. */
+/* Opens the array in each element: in C order, without gaps. */
 static bool open_subarray(struct render *r, const struct array_view *v, struct array_view *in) {
     const struct numpy_fields *l = &layouts[0];
     uint64_t base = obj_pointer(r, v->subarray + l->subarray_base), count, size;
@@ -225,7 +225,7 @@ static void put_subarray(struct render *r, uint64_t data, const struct array_vie
     }
 }
 
-/* The next field's dtype and its place in the record. */
+/* Gets the next field's dtype and its offset in the record. */
 static bool next_field(struct render *r, struct dict_iter *it, uint64_t name,
                        struct array_view *field, uint32_t *offset) {
     uint64_t key, value, part, count;
@@ -241,7 +241,7 @@ static bool next_field(struct render *r, struct dict_iter *it, uint64_t name,
     return r->rc == 0;
 }
 
-/* The fields of a structured type: (1, 2.5), or without data [('x', 'int32'), ('y', 'float64')]. */
+/* Writes the fields of a structured type: (1, 2.5), or without data [('x', 'int32'), ('y', 'float64')]. */
 static void put_record(struct render *r, uint64_t data, const struct array_view *v) {
     struct dict_iter it;
     uint64_t count, name, names = obj_tuple(r, v->names, &count);
@@ -359,7 +359,7 @@ void obj_put_element(struct render *r, uint64_t data, const struct array_view *v
 }
 
 bool obj_array_open(struct render *r, uint64_t addr, struct array_view *v) {
-    const struct numpy_fields *l = &layouts[0]; /* arrays are the same in both */
+    const struct numpy_fields *l = &layouts[0]; /* arrays are the same in all layouts */
     uint64_t shape = obj_u64(r, addr + l->array_shape),
              stride = obj_u64(r, addr + l->array_strides);
 
@@ -391,7 +391,7 @@ void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *
     obj_put_dims(r, &v);
     obj_put(r, " dtype=");
     obj_put_dtype(r, &v, false);
-    /* numpy.ma's: what it hides is no value */
+    /* an array of numpy.ma: what its mask hides is no value */
     if (t->heap && obj_attrs_find(r, addr, t, "_mask", &mask))
         obj_put_shape(r, " mask=%o", addr, t, &mask);
     if (!obj_enter(r, addr)) {
@@ -404,12 +404,12 @@ void obj_put_ndarray(struct render *r, uint64_t addr, const struct object_type *
     obj_leave(r);
 }
 
-/* "numpy.float32" and the like: false when it is no name of a scalar. */
+/* Sets the type of a scalar called "numpy.float32" or the like; false: no scalar has this name. */
 static bool scalar_of_name(const char *name, struct array_view *v) {
     static const struct {
         const char *name;
         char kind;
-        uint32_t size; /* 0: the bits are behind the name */
+        uint32_t size; /* 0: the number of bits follows the name */
     } scalars[] = {
         {"bool", 'b', 1},        {"bool_", 'b', 1},    {"longlong", 'i', 8},
         {"ulonglong", 'u', 8},   {"int", 'i', 0},      {"uint", 'u', 0},

@@ -3,8 +3,8 @@
  * Values of pyarrow's chunked arrays, which pandas' Arrow-backed columns hold: booleans, numbers and text.
  *
  * The version of these C++ objects cannot be read; their layout has been the same since Arrow 1. A chunked array begins with its vector of
- * chunks, an array has its data behind its table of virtual functions, and that is read as the struct below. It is believed
- * only when the lengths of the chunks are sound, and each element only within its buffers.
+ * chunks; an array has a pointer to its data behind its virtual table pointer, and that data is read as the struct below. It is trusted
+ * only when the lengths of the chunks make sense, and each element only within its buffers.
  */
 #include "object_render.h"
 
@@ -19,24 +19,24 @@ enum {
     TYPE_ID = 40,
     BUFFER_DATA = 16,
     BUFFER_SIZE = 24,
-    SHARED = 16 /* a shared_ptr: what it points to comes first */
+    SHARED = 16 /* size of a shared_ptr, whose pointer comes first */
 };
 
-/* By arrow::Type: kinds of struct array_view; s and l: text with offsets of 4 and of 8 bytes, t: bits. */
+/* Indexed by arrow::Type: kinds of struct array_view; s and l: text with offsets of 4 and of 8 bytes, t: bits. */
 static const struct {
     char kind, size;
 } types[] = {[1] = {'t', 1},  [2] = {'u', 1},  [3] = {'i', 1},  [4] = {'u', 2}, [5] = {'i', 2},
              [6] = {'u', 4},  [7] = {'i', 4},  [8] = {'u', 8},  [9] = {'i', 8}, [10] = {'f', 2},
              [11] = {'f', 4}, [12] = {'f', 8}, [13] = {'s', 4}, [34] = {'l', 8}};
 
-/* The chunk that begins at `at`. */
+/* Reads the chunk to which the shared_ptr at `at` points. */
 static bool read_chunk(struct render *r, uint64_t at, struct arrow_data *d) {
     return obj_get(r, obj_pointer(r, obj_pointer(r, at) + 8), d, sizeof *d) &&
            obj_ok(r, d->length >= 0 && d->length < 1ll << 40 && d->offset >= 0 &&
                          d->offset < 1ll << 40);
 }
 
-/* n bytes at `at` of one of its buffers: an error where they are not within it. */
+/* Reads n bytes at `at` in one of the chunk's buffers; an error if they are not within it. */
 static void read_buffer(struct render *r, const struct arrow_data *d, unsigned i, uint64_t at,
                         void *buf, size_t n) {
     uint64_t buffer = obj_pointer(r, d->buffers + i * SHARED);
@@ -98,7 +98,7 @@ bool obj_arrow_open(struct render *r, uint64_t addr, struct array_view *v) {
 
     if (!obj_type_of(r, addr, &t) || !obj_ok(r, strcmp(t.name, "pyarrow.lib.ChunkedArray") == 0))
         return false;
-    /* a shared_ptr, and the same pointer once more behind it */
+    /* searches for a shared_ptr that is followed by the same pointer once more */
     for (; array == 0 && at + 24 <= addr + t.basicsize && r->rc == 0; at += 8)
         if (pywalk_plausible(obj_u64(r, at)) && obj_u64(r, at) == obj_u64(r, at + SHARED))
             array = obj_u64(r, at);

@@ -31,7 +31,7 @@ void obj_put_list(struct render *r, uint64_t addr, const struct object_type *t U
     }
 }
 
-/* The names of a named tuple's fields, as many: else 0. */
+/* The field names of a named tuple, if there are `count` of them; else 0. */
 static uint64_t tuple_names(struct render *r, const struct object_type *t, uint64_t count) {
     uint64_t names, n;
 
@@ -84,7 +84,7 @@ bool obj_set_open(struct render *r, uint64_t set, struct set_iter *it) {
     return obj_ok(r, it->table != 0 && it->used <= it->mask && (it->mask & (it->mask + 1)) == 0);
 }
 
-/* A removed one's hash is -1, which no object's is. */
+/* A removed element has the hash -1, which no object has. */
 uint64_t obj_set_next(struct render *r, struct set_iter *it) {
     const struct object_fields *f = r->f;
 
@@ -131,7 +131,7 @@ void obj_put_range(struct render *r, uint64_t addr, const struct object_type *t)
     if (r->rc != 0)
         return;
     one = obj_small_int(r, part[2]) == 1;
-    obj_error(r); /* it is a large one */
+    obj_error(r); /* the step is a large int */
     obj_put_shape(r, one ? "range(%o, %o)" : "range(%o, %o, %o)", addr, t, part);
 }
 
@@ -150,14 +150,14 @@ void obj_put_exception(struct render *r, uint64_t addr, const struct object_type
 /* ---- collections.deque ------------------------------------------------------------------------- */
 
 /*
- * A chain of blocks. No header of CPython has its structures, which have been the same since 3.2; so what is read is
- * believed only when the two ends, the number of elements and the blocks between them agree.
+ * A deque is a chain of blocks. No header of CPython has its structures, which have been the same since 3.2; so what is read is
+ * trusted only when the two ends, the number of elements and the blocks between them agree.
  */
 #define BLOCK 64 /* elements */
 
-/* After the object's head, which ends in its size: the blocks at both ends, and the places of the first and the last element
- * in them; a count of changes; how many it may hold, -1: any number. A block: what is before it, its elements, what comes
- * after it. */
+/* What follows the object's head, which ends in its size: the blocks at both ends, and the indexes of the first and the last
+ * element in them; a count of changes; how many elements it may hold, -1: any number. A block has a pointer to the block
+ * before it, its elements, and a pointer to the block after it. */
 struct ends {
     uint64_t left, right, first, last, state, most;
 };

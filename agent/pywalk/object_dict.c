@@ -3,14 +3,14 @@
  * Dictionaries, in every layout: combined ones, whose entries hold the values (24 bytes with the hash, or 16 when all keys
  * are str, 3.11+); split ones, whose keys are shared by the instances of a class; and values without a dictionary.
  *
- * A split one's values are, to 3.10, in the order of the keys. From 3.11 the order in which they came is kept in bytes
- * beside them: before the values and backwards to 3.12, behind them from 3.13 on.
+ * The values of a split dictionary are in the order of the keys up to 3.10. From 3.11 on bytes beside the values keep the order in
+ * which they were inserted: up to 3.12 before the values and backwards, from 3.13 on behind them.
  */
 #include "object_render.h"
 
-#define MAX_FIND 20000 /* sys.modules of a large program */
+#define MAX_FIND 20000 /* enough for sys.modules of a large program */
 
-/* The entries behind the hash table's indices. */
+/* Opens the entries, which lie behind the hash table's indices. */
 static bool keys_open(struct render *r, uint64_t keys, struct dict_iter *it) {
     const struct object_fields *f = r->f;
     uint8_t head[64];
@@ -64,7 +64,7 @@ bool obj_values_open(struct render *r, uint64_t keys, uint64_t values, bool plai
     it->order = it->values + f->values_order + capacity * 8u;
     it->order_step = f->values_order_next - f->values_order;
     it->used = size;
-    /* From here on count is that of the keys, used that of the values: dict_next walks the order. */
+    /* From here on `count` is the number of keys and `used` that of values: obj_dict_next() follows `order`. */
     return obj_ok(r, size <= it->count && (f->values_valid == 0 || size <= capacity));
 }
 

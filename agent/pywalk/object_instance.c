@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instances of classes: data classes, enumerations, modules of torch.nn, anything with attributes. These are in __slots__, in
- * its __dict__, or (3.11+) in values of its own from which no dictionary has been made yet. Nothing that a class computes.
+ * Instances of classes: data classes, enumerations, modules of torch.nn, anything with attributes. These are in __slots__, in the
+ * object's __dict__, or (3.11+) in values of its own, until a dictionary is made of them. What a class computes is not shown.
  */
 #include "object_render.h"
 
 #define MAX_TYPES   64
 #define MAX_MEMBERS 256
 
-/* Slots first, then what is in the instance's dictionary. */
+/* Iterates over the slots first, then over the instance's dictionary. */
 struct attrs_iter {
     struct dict_iter dict;
     bool in_dict;
@@ -26,7 +26,7 @@ static void slots_open(struct render *r, const struct object_type *t, struct att
     it->next_type = t->heap ? t->base : 0;
 }
 
-/* Where the pointer to the dictionary is that is counted from the end of an object of variable size. */
+/* Where the pointer to the dictionary is if its offset counts from the end of an object of variable size. */
 static uint64_t at_end(struct render *r, uint64_t obj, const struct object_type *t) {
     int64_t size = obj_u64(r, obj + r->f->ob_size), total;
 
@@ -75,7 +75,7 @@ static void attrs_open(struct render *r, uint64_t obj, const struct object_type 
     obj_error(r);
 }
 
-/* The next slot with a value. */
+/* Gets the next slot that has a value. */
 static bool next_slot(struct render *r, struct attrs_iter *it, char *name, size_t n,
                       uint64_t *value) {
     const struct object_fields *f = r->f;
@@ -106,7 +106,7 @@ static bool next_slot(struct render *r, struct attrs_iter *it, char *name, size_
     return false;
 }
 
-/* As dict_next; the name as text. */
+/* Like obj_dict_next(), but gives the name as text. */
 static bool attrs_next(struct render *r, struct attrs_iter *it, char *name, size_t n,
                        uint64_t *value) {
     uint64_t key;
@@ -132,7 +132,7 @@ bool obj_attrs_find(struct render *r, uint64_t obj, const struct object_type *t,
 
 /* ---- as text ---- */
 
-/* Is the class of classes one of enum's? (EnumMeta; from 3.11 EnumType) */
+/* Whether the type's metaclass is that of enum (EnumMeta; from 3.11 on EnumType). */
 static bool is_enum(struct render *r, const struct object_type *t) {
     struct object_type meta;
     bool known = t->heap && obj_type_read(r, t->meta, &meta) && meta.heap;

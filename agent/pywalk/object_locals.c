@@ -13,7 +13,7 @@ struct walk {
     void *ctx;
     bool ended;
     uint32_t flags;
-    int32_t arguments, locals; /* how many are arguments; local variables (to 3.10) */
+    int32_t arguments, locals; /* number of arguments; of local variables (up to 3.10) */
 };
 
 static int32_t get_i32(struct render *r, uint64_t addr) {
@@ -29,7 +29,7 @@ static void report(struct walk *w, const struct pywalk_local *local) {
         w->count++;
 }
 
-/* The variable in the slot at `at`, called by the str at `names`. */
+/* Reports the variable in the slot at `at`; its name is the str at `names`. */
 static void one_slot(struct walk *w, uint64_t at, uint64_t names, uint32_t flags) {
     struct pywalk_local local = {.flags = flags};
     struct render *r = &w->r;
@@ -38,8 +38,8 @@ static void one_slot(struct walk *w, uint64_t at, uint64_t names, uint32_t flags
     local.object = obj_u64(r, at) & ~(uint64_t)pywalk_offsets(&r->pw)->tag_bits; /* 3.14+ */
     if (local.object == 0 || !obj_text(r, obj_pointer(r, names), local.name, sizeof local.name))
         return;
-    /* What is no cell is left alone (an argument before its cell was made), and what cannot be opened is reported all the
-     * same: it will be shown as corrupt. */
+    /* An object that is no cell is reported as it is (an argument before its cell was made), and so is a cell that cannot be
+     * opened: it will be shown as corrupt. */
     if ((flags & (PYWALK_LOCAL_CELL | PYWALK_LOCAL_FREE)) != 0 &&
         obj_is(r, local.object, KIND_CELL)) {
         value = obj_pointer(r, local.object + r->f->cell_value);
@@ -95,7 +95,7 @@ static void slots_old(struct walk *w, uint64_t code) {
     }
 }
 
-/* What a module holds besides its variables. */
+/* Whether this is one of the things that a module holds besides its variables. */
 static bool is_definition(struct walk *w, const struct pywalk_local *local) {
     struct object_type t;
     bool known =
@@ -108,14 +108,14 @@ static bool is_definition(struct walk *w, const struct pywalk_local *local) {
     return known;
 }
 
-/* A module's or a class body's names. */
+/* Reports the names of a module or a class body. */
 static void names_of_dict(struct walk *w, uint64_t dict, bool module) {
     struct pywalk_local local = {.flags = module ? PYWALK_LOCAL_GLOBAL : 0};
     struct dict_iter it;
     struct object_type t;
     uint64_t key;
 
-    /* another one is what a metaclass has made; or locals() that was given to exec() */
+    /* any other object was made by a metaclass, or given to exec() as its locals() */
     if (!obj_type_of(&w->r, dict, &t) || t.kind != KIND_DICT || !obj_dict_open(&w->r, dict, &it))
         return;
     while (!w->ended && obj_dict_next(&w->r, &it, &key, &local.object))
@@ -151,5 +151,5 @@ int pywalk_locals(const struct pywalk_objects *ob, const struct pywalk_frame *fr
         slots_new(&w, code);
     else if (r->rc == 0)
         slots_old(&w, code);
-    return r->rc != 0 && r->rc != -E2BIG ? r->rc : (int)w.count; /* -E2BIG: enough */
+    return r->rc != 0 && r->rc != -E2BIG ? r->rc : (int)w.count; /* -E2BIG: reads used up */
 }

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_DIGITS 128 /* of CPython's, 30 bits each: about 1,150 decimal ones are written out */
+#define MAX_DIGITS 128 /* CPython's, of 30 bits: about 1,150 decimal digits are written out */
 
-/* CPython's digits as decimal ones; destroys v. */
+/* Writes CPython's digits in decimal; destroys v. */
 static void put_big(struct render *r, uint32_t *v, size_t n, unsigned bits, bool negative) {
     char text[MAX_DIGITS * 30 * 31 / 100 + 16];
     size_t at = sizeof text - 1;
@@ -34,7 +34,7 @@ static void put_big(struct render *r, uint32_t *v, size_t n, unsigned bits, bool
 uint32_t obj_small_int(struct render *r, uint64_t addr) {
     uint64_t word = obj_u64(r, addr + r->f->int_size), digits = word >> r->f->int_tag_shift;
 
-    obj_ok(r, r->f->int_tag_shift == 0 || (word & 3) < 2); /* else it is negative, or none */
+    obj_ok(r, r->f->int_tag_shift == 0 || (word & 3) < 2); /* else it is negative, or no int */
     return obj_ok(r, digits <= 1) && digits == 1 ? obj_u32(r, addr + r->f->int_digits) : 0;
 }
 
@@ -45,7 +45,7 @@ void obj_put_bool(struct render *r, uint64_t addr, const struct object_type *t U
         obj_put(r, digit != 0 ? "True" : "False");
 }
 
-/* One of too many digits: its size, and the first bits. */
+/* Writes an int that has too many digits: its size, and its first bits. */
 static void put_huge(struct render *r, uint64_t digits, uint64_t n, bool negative) {
     unsigned bits = r->f->int_digit_bits, width = r->f->int_digit_size;
     uint64_t top = 0;
@@ -92,7 +92,7 @@ void obj_put_int(struct render *r, uint64_t addr, const struct object_type *t UN
         put_big(r, digits, n, bits, negative);
 }
 
-/* Does the text read back as v, in a type whose significand has that many bits? */
+/* Whether the text reads back as v, in a type whose significand has that many bits. */
 static bool reads_back(const char *text, double v, int mantissa) {
     double back = strtod(text, NULL);
     int exponent;

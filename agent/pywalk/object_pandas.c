@@ -37,13 +37,13 @@ static bool is_part(struct render *r, uint64_t addr, enum part part) {
         return strcmp(t.name, "pyarrow.lib.ChunkedArray") == 0;
     case CATEGORIES:
         return strcmp(t.name, "CategoricalDtype") == 0;
-    default: /* an array, or pandas' own, whose class is of Python: then its name has no dot */
+    default: /* numpy's array, or one of pandas', whose class is in Python: its name has no dot */
         return t.kind == KIND_NDARRAY ||
                (t.kind == KIND_OBJECT && t.heap && strchr(t.name, '.') == NULL);
     }
 }
 
-/* Among the object's own pointers; an error: there is none. */
+/* Searches the object's own pointers for such a part; it is an error if there is none. */
 static uint64_t find_part(struct render *r, uint64_t obj, enum part part) {
     struct object_type t;
 
@@ -64,7 +64,7 @@ static bool attribute(struct render *r, uint64_t obj, const char *name, uint64_t
     return obj_type_of(r, obj, &t) && obj_attrs_find(r, obj, &t, name, value);
 }
 
-/* By name where it has attributes; else by type. */
+/* Finds a part of the manager, by name if it has attributes, else by type. */
 static uint64_t manager_part(struct render *r, uint64_t manager, const char *name, enum part part) {
     uint64_t value;
 
@@ -79,7 +79,7 @@ static uint32_t small(struct render *r, uint64_t at) {
     return obj_expect(r, number, KIND_INT) ? obj_small_int(r, number) : 0;
 }
 
-/* An index, or pandas' own array: as an array of one dimension; size 0: the numbers from data on, in steps of stride. */
+/* Opens an index, or one of pandas' own arrays, as an array of one dimension; kind 'r': the numbers from `data` on, in steps of `stride`. */
 static bool open_index(struct render *r, uint64_t index, struct array_view *v) {
     uint64_t data = 0;
 
@@ -103,7 +103,7 @@ static bool open_index(struct render *r, uint64_t index, struct array_view *v) {
     return obj_array_open(r, index, v) && obj_ok(r, v->ndim >= 1);
 }
 
-/* Sets the values of those of the n columns that the block has. */
+/* Sets `values` for those of the n columns that lie in the block. */
 static void read_block(struct render *r, uint64_t block, uint64_t *values, uint64_t n) {
     uint64_t place = find_part(r, block, PLACEMENT), its = find_part(r, block, VALUES), at, column;
     struct array_view v;
@@ -130,13 +130,13 @@ static void read_block(struct render *r, uint64_t block, uint64_t *values, uint6
     }
 }
 
-/* numpy's array, or pandas' own around one whose type and values are its own, too. */
+/* Whether it is numpy's array, or one of pandas' around such an array and with its type and values. */
 static bool is_plain(const struct object_type *t) {
     return t->kind == KIND_NDARRAY || strcmp(t->name, "DatetimeArray") == 0 ||
            strcmp(t->name, "TimedeltaArray") == 0;
 }
 
-/* The type of a column: numpy's, or the class of pandas' own array. */
+/* Writes the type of a column: numpy's, or the class of pandas' own array. */
 static void put_type(struct render *r, uint64_t values) {
     struct array_view v;
     struct object_type t;
@@ -189,7 +189,7 @@ static void put_frame(struct render *r, uint64_t blocks, uint64_t axes) {
     }
 }
 
-/* Values that an array of numbers stands for: of a Categorical its categories, -1 being none; of an array with a mask, those that it leaves. */
+/* Writes what an array of numbers stands for: for a Categorical the categories (-1: none); for an array with a mask the values that are not masked. */
 static void put_chosen(struct render *r, const struct array_view *v, const struct array_view *mask,
                        const struct array_view *categories) {
     for (int64_t i = 0; i < v->shape[0] && obj_next(r, i, r->limit.items, ": "); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the target's objects look like, and the renderer's two ends: text into a buffer of fixed size, memory out of a budget. */
+/* The layout of the target's objects; and how a renderer writes text into a buffer of fixed size and reads memory within a budget. */
 #include "object_render.h"
 #include "traces/utf8.h"
 
@@ -17,7 +17,7 @@ static const struct {
 
 #define MAX_WORDS 512 /* of _Py_DebugOffsets */
 
-/* The table is of final releases, which never move a structure; by this a build that is none of them is detected. */
+/* Detects a build that is no final release: the table is for final releases, which never move a structure. */
 static int compare(const struct pywalk *pw, const struct object_fields *f) {
     const struct {
         int64_t word, value;
@@ -121,7 +121,7 @@ void obj_put_bytes(struct render *r, const char *s, size_t n) {
         return;
     if (n > r->space - r->n) {
         n = r->space - r->n;
-        while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80) /* not within a character */
+        while (n > 0 && ((unsigned char)s[n] & 0xc0) == 0x80) /* do not cut a character */
             n--;
         r->full = true;
     }
@@ -214,7 +214,7 @@ bool obj_text(struct render *r, uint64_t str, char *buf, size_t n) {
 
 void obj_c_text(struct render *r, uint64_t addr, char *buf, size_t n) {
     memset(buf, 0, n);
-    /* up to a boundary first */
+    /* first up to a boundary of 32 bytes */
     for (size_t at = 0; r->rc == 0 && at < n - 1 && memchr(buf, '\0', at) == NULL;) {
         size_t some = 32 - (addr + at) % 32;
         if (some > n - 1 - at)

@@ -2,22 +2,22 @@
 /*
  * Objects of C types of the standard library: datetime, decimal, array, memoryview, functools.partial, re.Pattern and re.Match.
  *
- * datetime's layout is of its header (object_table.inc), and partial's, Pattern's and Match's of the list of members that the type itself
- * has. No header, or not each version's, has the structures of timezone, Decimal, array and memoryview, which have been the same since 3.3: what is read is
- * believed only when the type's size is the structure's and the contents agree with each other.
+ * The layout of datetime comes from its header (object_table.inc), the layouts of partial, Pattern and Match from the list of members in the type itself.
+ * No header, or not that of each version, has the structures of timezone, Decimal, array and memoryview, which have been the same since 3.3: what is
+ * read is trusted only when the type has the size of the structure and the contents agree with each other.
  */
 #include "object_render.h"
 
 #include <stdio.h>
 
-/* Is it a structure of this size? Else the layout is another one. */
+/* Whether the structure has this size; if not, the layout is a different one. */
 static bool has_size(struct render *r, const struct object_type *t, int64_t size) {
     if (size == 0 || t->native_size != size)
         obj_fail(r, -ENOTSUP);
     return r->rc == 0;
 }
 
-/* date, time and datetime: numbers with the highest byte first; behind the last two "fold" and, if there is one, a zone. */
+/* date, time and datetime: numbers with the highest byte first; in the last two followed by "fold" and, if there is one, a time zone. */
 void obj_put_datetime(struct render *r, uint64_t addr, const struct object_type *t) {
     const struct object_fields *f = r->f;
     bool date = strcmp(t->native, "datetime.time") != 0;
@@ -103,12 +103,12 @@ void obj_put_timezone(struct render *r, uint64_t addr, const struct object_type 
 enum { NEGATIVE = 1, INFINITE = 2, NAN_QUIET = 4, NAN_SIGNALING = 8 };
 
 struct decimal {    /* after the object's head and its hash; then four words */
-    uint64_t flags; /* of them only the first byte */
+    uint64_t flags; /* only the first byte counts */
     int64_t exponent, digits, words, allocated;
     uint64_t data;
 };
 
-/* The digits, with a point in front of the one with that number; no more of them than a string may have characters. */
+/* Writes the digits, with a decimal point before digit number `point`; at most as many as a string may have characters. */
 static void put_digits(struct render *r, const struct decimal *d, int64_t point) {
     int width = (int)(d->digits - (d->words - 1) * WORD_DIGITS);
     char text[24];
@@ -166,7 +166,7 @@ void obj_put_decimal(struct render *r, uint64_t addr, const struct object_type *
 
 /* ---- the others ---------------------------------------------------------------------------------- */
 
-/* What the struct module's letter for a type means, if elements of this size can be that: else size 0. */
+/* The type that a letter of the struct module stands for, if elements of this size can be of it; else size 0. */
 static struct array_view view_of(char code, uint64_t size) {
     static const struct {
         char code, kind;
@@ -212,7 +212,7 @@ void obj_put_array(struct render *r, uint64_t addr, const struct object_type *t)
     obj_put(r, ")");
 }
 
-/* Its shape and elements, as of an array. What is released has none, nor have pointers to rows. */
+/* Writes its shape and elements, as for an array. No elements if it is released, or has pointers to rows. */
 void obj_put_memoryview(struct render *r, uint64_t addr, const struct object_type *t) {
     struct {
         uint64_t managed, hash, flags, exports, buf, obj, len, itemsize;
@@ -285,7 +285,7 @@ void obj_put_pattern(struct render *r, uint64_t addr, const struct object_type *
 
     if (r->rc != 0)
         return;
-    if (obj_is(r, pattern, KIND_STR) && (flags & (4 | 32 | 256)) == 32) /* goes without saying */
+    if (obj_is(r, pattern, KIND_STR) && (flags & (4 | 32 | 256)) == 32) /* the default for a str */
         flags &= ~32u;
     obj_put_shape(r, "re.compile(%o", addr, t, &pattern);
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
@@ -298,7 +298,7 @@ void obj_put_pattern(struct render *r, uint64_t addr, const struct object_type *
     obj_put(r, ")");
 }
 
-/* Where it begins and ends are the first two of its marks, which stand at its end. */
+/* The match begins and ends at the first two of its marks, which lie at the end of the structure. */
 void obj_put_match(struct render *r, uint64_t addr, const struct object_type *t) {
     uint64_t string = obj_member_object(r, addr, t, "string"), span[2];
 

@@ -5,7 +5,7 @@
 #define PIECE 512 /* bytes read at once; a multiple of 4 */
 
 /* Characters that repr() escapes, as far as they can be known without Unicode's tables: controls, spaces other than
- * the space, formats, surrogates, private use. Unassigned ones it escapes as well; we do not. */
+ * the space, formats, surrogates, private use. It escapes unassigned characters, too; we do not. */
 static bool printable(uint32_t c) {
     static const struct {
         uint32_t low, high;
@@ -45,7 +45,7 @@ static void put_char(struct render *r, uint32_t c, char quote, bool bytes) {
         obj_put_format(r, "\\U%08x", c);
 }
 
-/* Character `at` of those that lie in memory one after the other up to `end`, read in pieces of PIECE bytes, from 0 on; false: it cannot be read. */
+/* Gets character `at`; to be called for each one from 0 up to `end`, because memory is read in pieces of PIECE bytes. False: it cannot be read. */
 static bool read_char(struct render *r, const struct pywalk_chars *s, uint64_t at, uint64_t end,
                       uint8_t *piece, uint32_t *c) {
     size_t count = PIECE / s->unit, left = end - at, i = at % count;
@@ -57,7 +57,7 @@ static bool read_char(struct render *r, const struct pywalk_chars *s, uint64_t a
     return true;
 }
 
-/* Double quotes when there are single ones inside, and no double ones. Looks at what is shown only. */
+/* Double quotes when there are single ones inside, and no double ones. Looks only at what is shown. */
 static char choose_quote(struct render *r, const struct pywalk_chars *s, uint64_t end) {
     uint8_t piece[PIECE];
     bool single = false, twice = false;
@@ -90,7 +90,7 @@ static void put_quoted(struct render *r, const struct pywalk_chars *s, const cha
         obj_put_format(r, "... (%lu)", s->length);
 }
 
-/* The characters of a str. */
+/* Finds the characters of a str. */
 static bool str_open(struct render *r, uint64_t addr, struct pywalk_chars *s) {
     int rc = pywalk_chars(&r->pw, addr, s);
 

@@ -3,9 +3,9 @@
  * torch's tensors: shape, type, device, and the first values of those in the memory of the CPU.
  *
  * The C++ objects behind a tensor change with torch's versions, and nothing in them says which one it is. So the version is
- * asked of torch's own module, and whatever it says, a layout is believed for a tensor only when all agrees: the C++
+ * read from torch's own module, and whatever it says, a layout is trusted for a tensor only when everything agrees: the C++
  * object points back to the Python object, the number of elements is the product of the shape, the type and the
- * device are ones that exist, the storage is on the same device and large enough. Else it is a tensor at an address.
+ * device are ones that exist, the storage is on the same device and large enough. Else only the tensor's address is shown.
  */
 #include "object_render.h"
 
@@ -33,7 +33,7 @@ static const struct torch_fields layouts[] = {
 };
 #define LAYOUTS (sizeof layouts / sizeof *layouts)
 
-/* By the number that torch gives them. */
+/* Indexed by the number that torch gives each type. */
 static const struct {
     const char *name;
     uint32_t size;
@@ -71,7 +71,7 @@ static int32_t torch_version(struct render *r, const struct object_type *t) {
     return minor >= 0 && minor < 256 ? (int32_t)(major << 8 | minor) : 0;
 }
 
-/* The shape: the sizes, then the strides, in the object or, when they are many, outside it. */
+/* Reads the shape: the sizes, then the strides, in the object or, when there are many, outside it. */
 static bool read_shape(struct render *r, const struct torch_fields *l, const uint8_t *impl,
                        struct tensor *t) {
     uint64_t ndim = load64(impl + l->impl_ndim), outside, product = 1;
@@ -168,7 +168,7 @@ static const char *device_name(int8_t device) {
     return names[device] != NULL ? names[device] : "other";
 }
 
-/* Only where the version is one that the layout is of: nothing could show that it is wrong. */
+/* To be called only if the layout is of this very version: nothing could show that it is wrong. */
 static bool requires_grad(struct render *r, const struct torch_fields *l, uint64_t autograd) {
     uint64_t grad_fn;
     uint8_t wanted;
@@ -209,7 +209,7 @@ void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t
     }
     if (known && tensor.autograd != 0 && requires_grad(r, l, tensor.autograd))
         obj_put(r, " requires_grad=True");
-    /* Its memory holds what its values are made of when they are asked for. */
+    /* Its memory holds the numbers from which the values are computed when they are asked for. */
     obj_put(r, (tensor.keys >> l->bit_conjugate & 1) != 0 ? " to be conjugated" : "");
     obj_put(r, (tensor.keys >> l->bit_negative & 1) != 0 ? " to be negated" : "");
     if (tensor.v.data != 0 && tensor.v.kind != '?' && !nested)
@@ -217,7 +217,7 @@ void obj_put_tensor(struct render *r, uint64_t addr, const struct object_type *t
     obj_put(r, ">");
 }
 
-/* torch.float32, or device(type='cuda', index=1): in the layout of any version that gives something possible. */
+/* torch.float32, or device(type='cuda', index=1): in the first layout that gives something possible. */
 void obj_put_torch_named(struct render *r, uint64_t addr, const struct object_type *t) {
     bool dtype = strcmp(t->native, "torch.dtype") == 0;
     char name[33] = {0};

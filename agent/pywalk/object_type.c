@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Types: what kind of object one describes, and what it is called.
+ * Types: what kind of object a type describes, and what it is called.
  *
- * Built-in kinds are known by the flags that CPython itself tests, else by the name of the first type along tp_base that no
- * class statement made; that is where the memory layout comes from. No address of a type is needed.
+ * Built-in kinds are known by the flags that CPython itself tests, else by the name of the first type along tp_base that was not
+ * made by a class statement; the memory layout comes from that type. No address of a type is needed.
  */
 #include "object_render.h"
 
@@ -35,7 +35,7 @@ bool obj_type_read(struct render *r, uint64_t addr, struct object_type *t) {
                        t->basicsize >= f->ob_head && t->basicsize <= 1 << 20 && t->itemsize >= 0 &&
                        t->itemsize <= 1 << 16))
         return false;
-    /* A type is what has a type that is a subclass of type. */
+    /* The type of a type must be a subclass of `type`. */
     if (!obj_ok(r, (obj_u64(r, t->meta + f->tp_flags) & f->flag_type) != 0))
         return false;
     obj_c_text(r, name, t->name, sizeof t->name);
@@ -49,7 +49,7 @@ bool obj_type_read(struct render *r, uint64_t addr, struct object_type *t) {
     return r->rc == 0;
 }
 
-/* Made by C, though some from 3.10 on like a class statement's: none of these puts a dot into the name. */
+/* Whether C code made the type. From 3.10 on some of those are heap types as well; but a class statement puts no dot into the name. */
 static bool is_native(const struct object_type *t) {
     const struct object_row *row = obj_row_of_name(t->name);
 
@@ -161,7 +161,7 @@ bool obj_type_attribute(struct render *r, const struct object_type *t, const cha
     return false;
 }
 
-/* Is the str at addr this module, or one in it? */
+/* Whether the str at addr is the name of this module, or of one in it. */
 static bool is_within(struct render *r, uint64_t addr, const char *module) {
     size_t n = strlen(module);
     char have[64];
@@ -202,7 +202,7 @@ uint64_t obj_member(struct render *r, uint64_t addr, const struct object_type *t
         if (r->rc != 0 || text == 0)
             break;
         if (!obj_get(r, text, have, n) || memcmp(have, name, n) != 0) {
-            if (r->rc != -E2BIG) /* another's name may end where memory does */
+            if (r->rc != -E2BIG) /* another name may end where memory does */
                 obj_error(r);
             continue;
         }

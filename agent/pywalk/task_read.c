@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One task, one coroutine: everything is checked before it is believed. */
+/* Reads one task or one coroutine: everything is checked before it is trusted. */
 #include "task_read.h"
 
 #include <stdio.h>
@@ -53,7 +53,7 @@ enum future_kind task_kind(struct task_reader *tr, uint64_t addr, struct object_
     return kind;
 }
 
-/* Its name is a str, or from 3.12 on the number in "Task-N". */
+/* Reads a task's name: a str, or from 3.12 on also the number in "Task-N". */
 static void read_name(struct task_reader *tr, uint64_t name, struct pywalk_task *out) {
     const struct pywalk_objects ob = {&tr->r.pw, tr->r.f};
     struct object_type t;
@@ -68,7 +68,7 @@ static void read_name(struct task_reader *tr, uint64_t name, struct pywalk_task 
     obj_error(&tr->r);
 }
 
-/* A task of C: false when it is done. */
+/* Reads a task of the C implementation; false when it is done. */
 static bool read_c(struct task_reader *tr, uint64_t addr, struct pywalk_task *out, uint64_t *name) {
     const struct task_layout *l = tr->layout;
 
@@ -139,7 +139,7 @@ void task_each_in_set(struct task_reader *tr, uint64_t addr, int (*fn)(void *ctx
     obj_error(&tr->r);
 }
 
-/* The object that is awaited, where it only stands between two coroutines. */
+/* The awaited object without wrappers that only stand between two coroutines. */
 static uint64_t unwrap(struct task_reader *tr, uint64_t addr) {
     static const char *const wrappers[] = {"coroutine_wrapper", "async_generator_asend",
                                            "async_generator_athrow", "anext_awaitable"};
@@ -151,15 +151,15 @@ static uint64_t unwrap(struct task_reader *tr, uint64_t addr) {
             i++;
         if (i == sizeof wrappers / sizeof *wrappers)
             return addr;
-        /* Each holds it right behind its head. */
+        /* Each wrapper holds it right behind the object's head. */
         addr = obj_pointer(&tr->r, addr + tr->r.f->ob_head);
     }
     obj_error(&tr->r);
     return addr;
 }
 
-/* Is it suspended in an await, or in `yield from`? After a plain yield what lies on its stack is something else. To 3.12 the
- * instruction after the yield, RESUME, has it as its argument: 1 after a yield, 2 after `yield from`, 3 after an await. */
+/* Whether the frame is suspended in an await, or in `yield from`: after a plain yield something else lies on its stack. Up to 3.12
+ * the argument of the instruction after the yield, RESUME, says so: 1 after a yield, 2 after `yield from`, 3 after an await. */
 static bool is_awaiting(struct task_reader *tr, uint64_t frame, int state) {
     const struct pywalk_fields *f = &pywalk_offsets(&tr->r.pw)->f;
     uint8_t next[2];
@@ -170,7 +170,7 @@ static bool is_awaiting(struct task_reader *tr, uint64_t frame, int state) {
     return obj_error(&tr->r) == 0 && (next[1] & 3) >= 2;
 }
 
-/* What the generator that frame is in awaits: on top of its stack. */
+/* What the generator with this frame awaits: it is on top of its stack. */
 static uint64_t awaited(struct task_reader *tr, const struct pywalk_frame *frame) {
     const struct pywalk_offsets *o = pywalk_offsets(&tr->r.pw);
     uint64_t slots = frame->frame + o->f.fr_span, at, object;
@@ -178,7 +178,7 @@ static uint64_t awaited(struct task_reader *tr, const struct pywalk_frame *frame
     int32_t top;
 
     if (tr->f->stack_pointer != 0) {
-        /* from 3.15 on what will be sent to it lies above */
+        /* from 3.15 on the value to be sent to it lies above it */
         at = obj_pointer(&tr->r, frame->frame + tr->f->stack_pointer) -
              (tr->r.pw.version >= PYWALK_3(15) ? 16 : 8);
     } else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All tasks, and who awaits whom. */
+/* Lists all tasks, and finds which task awaits which. */
 #include "tasks.h"
 
 #include "task_read.h"
@@ -11,7 +11,7 @@
 #define MAX_READS   (1u << 22)
 #define MAX_CHAIN   20000 /* reads for the frames of one task */
 #define MAX_CALLS   256   /* callbacks of one future */
-#define MAX_DEPTH   4     /* futures between a task and who awaits it */
+#define MAX_DEPTH   4     /* futures between a task and its awaiter */
 
 struct list {
     struct task_reader tr;
@@ -44,7 +44,7 @@ static int add(void *ctx, uint64_t addr) {
     return 0;
 }
 
-/* A weak reference that is alive. */
+/* Adds the task that a weak reference refers to, unless it is gone. */
 static int add_weak(void *ctx, uint64_t addr) {
     struct list *l = ctx;
     struct object_type t;
@@ -56,7 +56,7 @@ static int add_weak(void *ctx, uint64_t addr) {
     return obj_error(&l->tr.r) == 0 && object != 0 ? add(l, object) : 0;
 }
 
-/* What asyncio.tasks keeps: a WeakSet of tasks, and a set of eager ones (3.12+). False: it is not imported. */
+/* Adds the tasks that asyncio.tasks keeps: a WeakSet of tasks, and a set of eager ones (3.12+). False: the module is not imported. */
 static bool from_module(struct list *l) {
     static const char *const weak_sets[] = {"_all_tasks", "_scheduled_tasks"}; /* 3.11, later */
     struct render *r = &l->tr.r;
@@ -79,7 +79,7 @@ static bool from_module(struct list *l) {
     return true;
 }
 
-/* 3.14+: a ring through the thread state and its tasks. */
+/* Adds a thread's tasks, 3.14+: a ring through the thread state and its tasks. */
 static void from_thread(struct list *l, uint64_t tstate) {
     uint64_t head = tstate + l->tr.f->thread_tasks, node = obj_pointer(&l->tr.r, head);
 
@@ -110,7 +110,7 @@ struct found {
     unsigned depth;
 };
 
-/* 3.14+: CPython keeps it, for tasks and for the futures between them. */
+/* Finds a task's awaiters as CPython itself records them (3.14+), for tasks and for the futures between them. */
 static int awaited_by(void *ctx, uint64_t addr) {
     struct found *up = ctx, next = *up;
     struct task_reader *tr = &up->l->tr;
@@ -138,7 +138,7 @@ static int awaited_by(void *ctx, uint64_t addr) {
     return 0;
 }
 
-/* Tasks that wait for one of its items await this one. */
+/* Tasks that wait for one of the tuple's items await `task`. */
 static void tuple_waited_for(struct list *l, struct pywalk_task *task, uint64_t tuple, bool cells) {
     struct render *r = &l->tr.r;
     uint64_t n, items = obj_tuple(r, tuple, &n);
@@ -157,8 +157,8 @@ static void tuple_waited_for(struct list *l, struct pywalk_task *task, uint64_t 
 }
 
 /*
- * A callback that will run when the task is done. gather(), wait() and shield() leave a function there that has in its
- * closure what the awaiting task waits for; wait_for() a partial() with it; a TaskGroup a method that knows its task.
+ * Follows a callback that will run when the task is done. gather(), wait() and shield() leave a function there whose
+ * closure has what the awaiting task waits for; wait_for() a partial() with that; a TaskGroup a method of its own, and it knows its task.
  */
 static void callback(struct list *l, struct pywalk_task *task, uint64_t addr) {
     struct render *r = &l->tr.r;
@@ -178,7 +178,7 @@ static void callback(struct list *l, struct pywalk_task *task, uint64_t addr) {
     obj_error(r);
 }
 
-/* The callbacks of a future: the first one by itself, the others as a list of (callback, context). */
+/* Follows the callbacks of a task: the first one by itself, the others as a list of (callback, context). */
 static void callbacks(struct list *l, struct pywalk_task *task) {
     const struct task_layout *at = l->tr.layout;
     struct render *r = &l->tr.r;
@@ -264,7 +264,7 @@ int pywalk_task_frames(const struct pywalk_objects *ob, struct pywalk_task *task
         rc = task_coroutine(&tr, at, &out[n], &state, &next);
         if (rc <= 0)
             break;
-        for (size_t k = 0; k < n; k++) /* two that await each other: it was torn */
+        for (size_t k = 0; k < n; k++) /* two that await each other: a torn read */
             if (out[k].frame == out[n].frame)
                 return -EBADMSG;
         n++;

@@ -32,8 +32,8 @@ int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate
     }
     if (rc != 0 || holder == 0)
         return rc;
-    /* The field's place has moved within 3.7, and interpreters may share a GIL: is this one of ours? The holder may also be
-     * gone by now. */
+    /* Check that the holder is of this interpreter: the field's place has moved within 3.7, and interpreters may share a GIL. The
+     * holder may also be gone by now. */
     if (!pywalk_plausible(holder))
         rc = -EBADMSG;
     else if (pw->mem.read == pywalk_read_direct && !pywalk_mem_probe(holder + o->f.ts_interp))
@@ -45,7 +45,7 @@ int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate
     return rc;
 }
 
-/* Whose it is, from the thread state's bytes (from offset 0 on); *t is zeros. */
+/* Fills in which thread it is, from the bytes of the thread state (from offset 0 on); *t is zeroed. */
 static void thread_fill(const struct pywalk *pw, const uint8_t *bytes, struct pywalk_thread *t) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
 
@@ -61,20 +61,20 @@ static void thread_fill(const struct pywalk *pw, const uint8_t *bytes, struct py
     t->tid = tid <= INT32_MAX ? tid : 0;
 }
 
-/* The field of a structure; 0 also where this version has none, or it cannot be read. */
+/* The value of a field; 0 also where this version does not have it, or it cannot be read. */
 static uint64_t field_of(const struct pywalk *pw, uint64_t base, uint32_t field) {
     uint64_t v;
 
     return field != 0 && mem_u64(pw, base + field, &v) == 0 ? v : 0;
 }
 
-/* All thread states of one interpreter, from *n on. */
+/* Lists all thread states of one interpreter in out, from *n on. */
 static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, bool is_main,
                           struct pywalk_thread *out, size_t max, size_t *n, int *more) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t bytes[512];
     uint32_t last = f->ts_native_id != 0 ? f->ts_native_id : f->ts_thread_id;
-    /* Who ends Python, or the interpreter, and whether garbage is being collected (an int). */
+    /* The thread states that finalise Python and the interpreter, and whether garbage is being collected (an int). */
     const uint64_t ends[] = {field_of(pw, pw->runtime, f->rt_finalizing),
                              field_of(pw, interp, f->interp_finalizing)};
     const bool collecting = (uint32_t)field_of(pw, interp, f->interp_collecting) == 1 ||
@@ -121,8 +121,8 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
 }
 
 /*
- * 3.11 and 3.12: a subinterpreter's state bears the ids of the thread that made it, and another one may run in it. Its C frame
- * says which: glibc's struct pthread lies at the outer end of its thread's stack, but for the main thread's.
+ * 3.11 and 3.12: a subinterpreter's thread state bears the ids of the thread that created it, but another thread may run in it. The C frame
+ * tells which: glibc's struct pthread lies at the outer end of its thread's stack, except for the main thread.
  */
 static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size_t n,
                         struct pywalk_thread *t) {
