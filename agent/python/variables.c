@@ -39,7 +39,7 @@ struct coming {
 /* All protected by the GIL, except `matched`, which the service thread reads at the end. */
 static struct {
     char text[2 * SETTING_TEXT_MAX + 2]; /* what exprs was made from */
-    uint64_t version;                    /* versions of the two settings that it was made from */
+    uint64_t version;                    /* versions of the two settings that exprs is from */
     struct exprs exprs;
     struct watched list[EXPRS_MAX];
     struct coming coming[COMING_MAX];

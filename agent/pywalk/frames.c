@@ -185,7 +185,7 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
 }
 
 /* 3.11 and 3.12: the C frame of the running eval loop names the current Python frame. The C frame is linked in
- * before it names that: for some instructions it holds what was on the C stack before. */
+ * before its pointer to that is set: for some instructions the pointer is what was on the C stack before. */
 INLINE int first_frame(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
                        uint64_t *frame, const bool direct) {
     uint64_t cframe = 0;

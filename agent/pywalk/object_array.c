@@ -120,8 +120,8 @@ static bool fits(char kind, int64_t size) {
     }
 }
 
-/* Reads what a dtype says about its elements. The alignment, a small power of two, tells the layouts apart: in its place numpy 1 has a
- * pointer where numpy 2 has it, and numpy 2 the upper half of its flags where numpy 1 has it. */
+/* Reads what a dtype says about its elements. The alignment, a small power of two, tells the layouts apart: where numpy 2 has it
+ * numpy 1 has a pointer, and where numpy 1 has it numpy 2 has the upper half of its flags. */
 static bool read_descr(struct render *r, uint64_t descr, struct array_view *v) {
     uint8_t bytes[96];
 

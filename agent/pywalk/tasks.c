@@ -158,7 +158,7 @@ static void tuple_waited_for(struct list *l, struct pywalk_task *task, uint64_t 
 
 /*
  * Follows a callback that will run when the task is done. gather(), wait() and shield() leave a function there whose
- * closure has what the awaiting task waits for; wait_for() a partial() with that; a TaskGroup a method of its own, and it knows its task.
+ * closure has what the awaiting task waits for; wait_for() a partial() with that; a TaskGroup one of its methods, and the group knows its task.
  */
 static void callback(struct list *l, struct pywalk_task *task, uint64_t addr) {
     struct render *r = &l->tr.r;

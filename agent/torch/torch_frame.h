@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* Module calls are seen from now on; those in progress now, on any thread, were not seen to begin. */
+/* To be called when module calls begin to be seen: those in progress now, on any thread, were not seen. */
 void frame_seen(void);
 /* Undoes frame_seen(). Async-signal-safe. */
 void frame_forget(void);

@@ -46,7 +46,7 @@ void step_reset(int count_anew);
 
 /*
  * Our one callback of at::RecordFunction, for what the program and PyTorch mark by name (Optimizer.step, the DataLoader's __next__), and for
- * autograd's nodes until they are seen without it (torch_back.h). Only one, because the engine builds its list of callbacks twice for each node.
+ * autograd's nodes until they are seen without it (torch_back.h). There is only one, because the engine builds its list of callbacks twice for each node.
  *
  *   step_observe(1);     for both kinds; again with 0: marks only
  *
