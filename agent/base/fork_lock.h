@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork_lock.h - held by a thread of ours while it does what a fork() of the program would copy half done: opens or closes files, or
- * loads a library. The child has no thread that would come to the end of it, and its loader refuses or waits for ever.
+ * fork_lock.h - a lock that a thread of the agent holds while it does something that a fork() must not copy half done: opens or closes
+ * files, or loads a library. In the child no thread would finish that work, and the dynamic loader would refuse calls or wait for ever.
  *
  *     pthread_mutex_lock(&fork_lock.mutex) ... pthread_mutex_unlock(&fork_lock.mutex);      // a thread of ours
  *     pthread_atfork(fork_lock_take, fork_lock_leave, fork_lock_renew);                  // fork's handlers
  *
- * Who forks may himself hold what our thread waits for, so he waits only so long; then the child leaks instead.
+ * The forking thread may itself hold what the agent's thread waits for. So it waits FORK_LOCK_TRIES ms at most; after that the child leaks.
  */
 #ifndef PROBING_AGENT_FORK_LOCK_H
 #define PROBING_AGENT_FORK_LOCK_H
@@ -17,11 +17,11 @@
 
 #define FORK_LOCK_TRIES 200 /* ms */
 
-/* One in the agent, one in the first stub that an injection leaves, which the later ones use. */
+/* There is one lock in the agent, and one in the first stub that an injection leaves; later stubs use that stub's lock. */
 extern struct fork_lock {
     pthread_mutex_t mutex;
     uintptr_t
-        holder; /* (a) who holds it on the way through fork(), 0: nobody; the holder alone writes it */
+        holder; /* (a) the thread that holds the lock during fork(), or 0; only the holder writes it */
 } fork_lock;
 
 static inline void fork_lock_take(void) {
@@ -44,7 +44,7 @@ static inline void fork_lock_leave(void) {
     pthread_mutex_unlock(&fork_lock.mutex);
 }
 
-/* In the child, where nobody holds it. */
+/* To be called in the child, where no thread holds the lock. */
 static inline void fork_lock_renew(void) {
     fork_lock = (struct fork_lock){PTHREAD_MUTEX_INITIALIZER, 0};
 }

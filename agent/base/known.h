@@ -5,8 +5,8 @@
  *     uint64_t keys[N];                               // all zeros at first; N: a power of two
  *     if (!known_has(keys, N, key)) { write the definition, commit it; known_add(keys, N, key); }
  *
- * Two places for a key, the older goes: a forgotten key is merely defined once more. Keys are good
- * hashes and not 0. Any thread, any signal context; nothing is allocated.
+ * Each key has two possible slots; a new key evicts the older of the two. A key that was evicted is merely defined once more. Keys must be
+ * good hashes and not 0. Callable from any thread and any signal handler; nothing is allocated.
  */
 #ifndef PROBING_AGENT_KNOWN_H
 #define PROBING_AGENT_KNOWN_H
@@ -19,7 +19,7 @@ static inline int known_has(const uint64_t *keys, uint32_t n, uint64_t key) {
            __atomic_load_n(&keys[i ^ 1], __ATOMIC_ACQUIRE) == key;
 }
 
-/* Call it after the definition is committed: release order. */
+/* Call this after the definition is committed; the stores have release order. */
 static inline void known_add(uint64_t *keys, uint32_t n, uint64_t key) {
     uint64_t i = key & (n - 1), old = __atomic_load_n(&keys[i], __ATOMIC_RELAXED);
     if (old)
@@ -31,11 +31,11 @@ static inline void known_add(uint64_t *keys, uint32_t n, uint64_t key) {
 static inline uint64_t known_mix(uint64_t h, uint64_t v) {
     unsigned __int128 m = (unsigned __int128)(h ^ 0x9e3779b97f4a7c15u) * (v ^ 0xd1b54a32d192ed03u);
     uint64_t r = (uint64_t)m ^ (uint64_t)(m >> 64);
-    /* The product alone forgets h when v's factor is 0: keep a way through for both. */
+    /* When one factor is 0, the product does not depend on the other: so h and v are also added. */
     return r + ((h << 23) | (h >> 41)) + v * 0xff51afd7ed558ccdu;
 }
 
-/* A text's bytes, one step each. */
+/* Mixes the bytes of a string into h, one step for each byte. */
 static inline uint64_t known_text(uint64_t h, const char *s) {
     for (; *s; s++)
         h = known_mix(h, (uint8_t)*s);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * limit.h - keeps something that costs microseconds to a share of the time (0.25 %), and shares what is left fairly among names.
+ * limit.h - limits a measurement that costs microseconds to 0.25 % of the time, and shares that time fairly among names.
  *
  *     struct limit m;
  *     static struct limit_name names[...];           // one for each name, zeros at first
- *     limit_start(&m, 5000, seed);                   // a first guess of what one costs, ns
+ *     limit_start(&m, 5000, seed);                   // a first guess of one measurement's cost, ns
  *     if (limit_due(&m, &names[i], now)) {
  *         ...;
- *         limit_spent(&m, ns);                       // in one or more parts
+ *         limit_spent(&m, ns);                       // may be called several times
  *     }
  *
- * A token bucket, filled at 0.25 % of the passing time and emptied by limit_spent(). A name that is due while the bucket is empty
- * stays due. After a name was measured it skips a random number of calls (of all names), on average so many that the bucket lasts for
- * all of them. So each name is measured about equally often, however often it is called and wherever in a step it stands.
+ * This is a token bucket, filled at 0.25 % of the passing time and emptied by limit_spent(). A name that is due while the bucket is
+ * empty stays due. After a measurement, a name skips a random number of calls (counted over all names); the mean is such that the
+ * bucket lasts for all names. So each name is measured about equally often, however often it is called and wherever in a step.
  *
  * Not thread-safe: one struct for each thread. Pure arithmetic, about 2 ns for a call that is skipped.
  */
@@ -21,25 +21,25 @@
 
 #include <stdint.h>
 
-#define LIMIT_SHARE  400     /* 1 / 400 of the time */
-#define LIMIT_CREDIT 1000000 /* ns that can be saved up: so much may one step be longer at worst */
-#define LIMIT_WINDOW 300000000u /* ns, at least, between changes of the period */
-#define LIMIT_ONE    200000u    /* ns: more than that is the scheduler's doing, not ours */
+#define LIMIT_SHARE  400        /* 1 / 400 of the time */
+#define LIMIT_CREDIT 1000000    /* ns that can be saved up: what one step may get longer at most */
+#define LIMIT_WINDOW 300000000u /* minimum time between changes of the period, ns */
+#define LIMIT_ONE    200000u    /* ns; a longer measurement was preempted, counts as this */
 #define LIMIT_PERIOD 1000000000u
 
 struct limit_name {
-    uint32_t next; /* the call that it is due at */
-    uint32_t seen; /* the window in which it was last called */
+    uint32_t next; /* number of the call at which the name is due */
+    uint32_t seen; /* number of the window in which the name was last called */
 };
 
 struct limit {
-    uint64_t last, began;  /* until when credit was given; when the window began */
-    int64_t credit, rare;  /* ns; rare: half of it is for limit_rare */
-    uint64_t cost;         /* of one, ns, as the last window had it */
-    uint64_t spent;        /* in this window */
-    uint32_t calls, start; /* all calls, modulo 2^32; those before this window */
-    uint32_t names, known; /* different names in this window; in the ones before */
-    uint32_t served;       /* in this window */
+    uint64_t last, began;  /* time up to which credit was given; time when this window began */
+    int64_t credit, rare;  /* ns; half of `rare` is for limit_rare() */
+    uint64_t cost;         /* mean cost of a measurement in the last window, ns */
+    uint64_t spent;        /* ns spent in this window */
+    uint32_t calls, start; /* number of calls, modulo 2^32; its value when this window began */
+    uint32_t names, known; /* number of different names in this window; in earlier windows */
+    uint32_t served;       /* number of measurements in this window */
     uint32_t window, period, seed;
 };
 
@@ -52,12 +52,12 @@ static inline void limit_start(struct limit *m, uint64_t cost, uint32_t seed) {
                         .seed = seed ? seed : 1};
 }
 
-/* A new window. What did one cost, how many can be paid for, how many want it? */
+/* Begins a new window: sets the period from a measurement's cost, the measurements that can be paid for, and the names that ask. */
 static inline void limit_adapt(struct limit *m, uint64_t now) {
     uint64_t calls = (uint32_t)(m->calls - m->start), period;
     if (m->served)
         m->cost = m->spent / m->served + 1;
-    /* Some names are called less often than once in a window. */
+    /* Decay slowly, because some names are called less often than once in a window. */
     m->known -= m->known / 8;
     if (m->names > m->known)
         m->known = m->names;
@@ -88,7 +88,7 @@ static inline void limit_refill(struct limit *m, uint64_t now) {
         limit_adapt(m, now);
 }
 
-/* 1: do it now, and then say limit_spent(). now: ns. */
+/* Returns 1 when the caller is to measure now, and then to call limit_spent(). `now` is in ns. */
 static inline int limit_due(struct limit *m, struct limit_name *name, uint64_t now) {
     uint32_t call = ++m->calls;
     if (name->seen != m->window) {
@@ -113,7 +113,7 @@ static inline int limit_due(struct limit *m, struct limit_name *name, uint64_t n
     return 1;
 }
 
-/* For what comes before all names, whatever they have left: up to half of all. limit_spent_rare() then. */
+/* Like limit_due(), for measurements that take precedence over all names: they may take up to half of the time. Then call limit_spent_rare(). */
 static inline int limit_rare(struct limit *m, uint64_t now) {
     limit_refill(m, now);
     if (m->rare < 2 * (int64_t)m->cost)

@@ -8,7 +8,7 @@
 #include "agent/base/memory.h"
 #include "writer/sys.h"
 
-#define MOST  20000 /* entries of a list that is no circle */
+#define MOST  20000 /* entries; a longer list must be circular (read during a change) */
 #define TRIES 10
 
 struct fork_lock fork_lock = {PTHREAD_MUTEX_INITIALIZER, 0};
@@ -26,7 +26,7 @@ int loaded_each(int (*fn)(void *ctx, uint64_t at, const struct link_map *entry),
     return rc;
 }
 
-/* A text of less than n bytes, read page by page: there may be nothing behind its end. */
+/* Reads a string of less than n bytes page by page, because the page after its end may not be mapped. */
 static int read_text(uint64_t at, char *buf, size_t n) {
     for (size_t have = 0, part; have < n; have += part) {
         part = MEMORY_PAGE - (at + have) % MEMORY_PAGE;
@@ -50,7 +50,7 @@ static int by_name(void *ctx, uint64_t at UNUSED, const struct link_map *m) {
 int loaded_find(const char *library, void **handle) {
     char path[PATH_MAX];
     const char *arg[2] = {library, path};
-    int rc = -EAGAIN; /* read in the middle of a change */
+    int rc = -EAGAIN; /* the list was read in the middle of a change */
     for (int i = 0; rc == -EAGAIN && i < TRIES; i++)
         rc = loaded_each(by_name, arg);
     if (rc <= 0)
@@ -71,7 +71,7 @@ const char *loaded_functions(void *handle, const struct loaded_function *list, s
             missing = list[i].name;
         memcpy(list[i].to, &p, sizeof p);
     }
-    dlerror(); /* the program is not to find our error */
+    dlerror(); /* clear our error, so that the program does not see it */
     return missing;
 }
 
@@ -95,9 +95,9 @@ uint64_t loaded_fingerprint(uint32_t *n) {
     return rc ? 0 : p.h ? p.h : 1;
 }
 
-/* ---- their pointers, replaced ---- */
+/* ---- replacing pointers in loaded libraries ---- */
 
-/* Whether the line is that of the mapping which holds the place, and that is read-only. */
+/* Returns whether the line of /proc/self/maps describes the mapping that contains `place`, and that mapping is read-only. */
 static int is_read_only(void *place, char *line) {
     struct proc_map m;
     uintptr_t at = (uintptr_t)place;
@@ -117,7 +117,7 @@ int loaded_patch(void *place, void *value) {
 
 void **loaded_import(void *handle, const char *name, const void *original) {
     struct link_map *m = NULL;
-    uint64_t at[DT_JMPREL + 1] = {0}; /* by tag; glibc made them addresses */
+    uint64_t at[DT_JMPREL + 1] = {0}; /* d_val by tag; glibc has relocated the pointers */
     Dl_info of, in;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &m) || !m)
         return NULL;
@@ -135,7 +135,7 @@ void **loaded_import(void *handle, const char *name, const void *original) {
         void *now = __atomic_load_n(got, __ATOMIC_ACQUIRE);
         if (now == original)
             return got;
-        /* Called for the first time, it goes through a stub of the library's own. */
+        /* Before the first call (lazy binding) the entry points to a PLT stub in the library itself. */
         return dladdr(now, &in) && dladdr(got, &of) && in.dli_fbase == of.dli_fbase ? got : NULL;
     }
     return NULL;

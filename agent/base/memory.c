@@ -43,7 +43,7 @@ void memory_read_again(struct pywalk_pages *p) {
             to[n] = (struct iovec){page->bytes, PYWALK_PAGE};
             from[n++] = (struct iovec){(void *)((page->number - 1) * PYWALK_PAGE), PYWALK_PAGE};
         }
-    /* It ends at the first that cannot be read. */
+    /* process_vm_readv() stops at the first page that it cannot read. */
     ssize_t got = n ? process_vm_readv(gettid(), to, n, from, n, 0) : 0;
     for (struct pywalk_page *page = p->page; page < p->page + p->n; page++) {
         if (!page->used || (got -= PYWALK_PAGE) < 0)
@@ -57,7 +57,7 @@ void guard_forget(struct guard *g) {
 }
 
 static int guard_page(struct guard *g, uint64_t page) {
-    /* Multiplied, because stacks lie at round distances from each other; two places for each page. */
+    /* The page number is hashed, because stacks lie at round distances from each other; each page has two possible slots. */
     uint64_t *place = &g->page[(page * 0x9e3779b97f4a7c15u) >> 55 & (GUARD_PAGES - 2)];
     if (place[0] == page + 1 || place[1] == page + 1)
         return 0;
@@ -68,7 +68,7 @@ static int guard_page(struct guard *g, uint64_t page) {
     return 0;
 }
 
-/* Not memcpy: a sanitizer must not check it, the bytes may be anybody's. */
+/* Used instead of memcpy(), which a sanitizer would check: the bytes may belong to anything in the program. */
 __attribute__((no_sanitize("address"))) static void copy(void *to, uint64_t from, size_t n) {
     uint8_t *out = to;
     for (; n >= 8 && from % 8 == 0; n -= 8, from += 8, out += 8) {

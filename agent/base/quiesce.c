@@ -28,7 +28,7 @@ int quiesce_fence(void) {
     if (!__atomic_load_n(&quiesce_light, __ATOMIC_RELAXED))
         return 0;
     int rc = membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    if (rc && !membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) /* a forked child's first */
+    if (rc && !membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) /* as a forked child must */
         rc = membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quiesce.h - to take something away from threads that use it without a lock: who uses it says so first, who takes it away waits until nobody does.
+ * quiesce.h - takes an object away from threads that use it without a lock: a user announces itself first, and the owner waits until nobody uses it.
  *
  *     user: any thread, any signal handler              owner: one thread at a time
  *
@@ -8,27 +8,28 @@
  *     if (t) ... uses t ...                             if (quiesce_wait(&inside, &ms) == 0)
  *     quiesce_leave(&inside);                               ... frees old ...                 // else it must stay
  *
- * `inside` is a uint32_t, 0 at first, shared by all users: they are counted, and may be nested. What else they reach they read by quiesce_read().
- * Where an addition to a shared line is too dear, each thread has one of its own, never nested: quiesce_enter_own(), quiesce_leave_own(); the owner
- * calls quiesce_prepare() before the thing is there, and quiesce_fence() between quiesce_set() and the waits.
+ * `inside` is a uint32_t, initially 0, that counts all users; they may be nested. Users read other objects of the owner with quiesce_read().
+ * Where an atomic addition to a shared cache line costs too much, each thread has an `inside` of its own, never nested: quiesce_enter_own(),
+ * quiesce_leave_own(). The owner then calls quiesce_prepare() before the object exists, and quiesce_fence() between quiesce_set() and the waits.
  *
- * Memory order. User and owner each write one place and then read the other's. If both could read what was there before, the owner would free what
- * the user goes on to use; and processors do so, x86-64 too: a write waits in a buffer while later reads are done. Release and acquire allow that.
+ * Memory order. The user and the owner each write one variable and then read the other's. If both reads could return the old values, the owner
+ * would free what the user goes on to use. Processors allow this, even x86-64 (a store waits in the store buffer while later loads execute), and
+ * so do release and acquire.
  *
- *     shared   All four are sequentially consistent. In their one order either the user's addition comes before the owner's
- *              read, which sees it, or the owner's write before the user's read, which finds NULL or the next thing.
- *     own      The user's two are kept in order by the compiler alone (an exchange takes 5 ns more). The owner's membarrier(2)
- *              makes each processor that runs one of our threads pass a full barrier. A user that read before its barrier had
- *              written before it, and the owner sees that; one that reads after it sees what the owner has set. Where there
- *              is no membarrier, the user exchanges.
- *     leaving  is a release, and the read that finds 0 an acquire: uses happen before what the owner does next.
+ *     shared   All four accesses are sequentially consistent. In their total order, either the user's addition precedes the owner's
+ *              read, which sees it, or the owner's write precedes the user's read, which finds NULL or the next object.
+ *     own      Only the compiler keeps the user's two accesses in order (an exchange would take 5 ns more). The owner's membarrier(2)
+ *              makes each processor that runs a thread of this process execute a full barrier. A user that read before that barrier
+ *              had written before it, too, and the owner sees the write; a user that reads after it sees what the owner has set.
+ *              Without membarrier(2), the user does an exchange.
+ *     leaving  is a release, and the read that finds 0 is an acquire: all uses happen before what the owner does next.
  */
 #ifndef PROBING_AGENT_QUIESCE_H
 #define PROBING_AGENT_QUIESCE_H
 
 #include <stdint.h>
 
-/* (a) quiesce_fence() does the users' part of the ordering. */
+/* (a) Whether quiesce_fence() uses membarrier(2), so that users need no barrier of their own. */
 extern uint32_t quiesce_light;
 
 #define quiesce_read(thing)       __atomic_load_n(thing, __ATOMIC_SEQ_CST)
@@ -54,16 +55,16 @@ static inline void quiesce_leave_own(uint32_t *inside) {
     __atomic_store_n(inside, 0, __ATOMIC_RELEASE);
 }
 
-/* Nobody is inside who has not seen what was set last. */
+/* Returns whether no user is inside that might not have seen the value that was set last. */
 static inline int quiesce_idle(const uint32_t *inside) {
     return __atomic_load_n(inside, __ATOMIC_SEQ_CST) == 0;
 }
 
-/* Waits for that, at most *ms, which it counts down. 0 or -ETIMEDOUT. */
+/* Waits until quiesce_idle(), for at most *ms milliseconds, which it counts down. Returns 0 or -ETIMEDOUT. */
 int quiesce_wait(const uint32_t *inside, int *ms);
-/* Before anything is there for users with words of their own: whether membarrier serves. */
+/* Finds out whether membarrier(2) works. Call it before there are objects for users that have an `inside` of their own. */
 void quiesce_prepare(void);
-/* 0; -errno: the kernel has begun to refuse membarrier, and who is inside cannot be known. */
+/* Returns 0, or -errno when the kernel has begun to refuse membarrier(2): then it cannot be known who is inside. */
 int quiesce_fence(void);
 
 #endif
