@@ -18,7 +18,7 @@
 #include "traces/filter.h"
 
 #define SERVICE_STACK   (256u << 10)
-#define SPACE           (512ull << 20) /* of addresses: a recording takes a fifth of it */
+#define SPACE           (512ull << 20) /* of address space: a recording takes a fifth of it */
 #define DATA_SPACE      (64ull << 20)  /* a recording takes an eighth of it */
 #define PRELOAD_WAIT_MS 2000 /* a hanging file system must not hold up the target's start */
 #define START_WAIT_MS   10000
@@ -47,19 +47,19 @@ void agent_wake(void) {
     quiesce_leave(&agent_word.wakers);
 }
 
-/* Whether the word is this very process's. */
+/* Returns whether agent_word belongs to this very process, not to the parent of a fork or vfork. */
 static int word_here(void) {
     return __atomic_load_n(&agent_word.pid, __ATOMIC_ACQUIRE) == (uint32_t)syscall(SYS_getpid);
 }
 
-/* Starts the service thread with all signals masked; the phase is STARTING or WAITING. 0 or -errno. For fork's child handler too. */
+/* Starts the service thread with all signals masked; the phase is STARTING or WAITING. Returns 0 or -errno. Fork's child handler may call it. */
 static int spawn_service(void) {
     threads_watch_main();
-    quiesce_prepare(); /* costs nothing while there is one thread; later the kernel waits for 10 to 40 ms */
+    quiesce_prepare(); /* free while there is one thread; later the kernel waits for 10 to 40 ms */
     return thread_spawn(NULL, "probing-svc", SERVICE_STACK, service_main, NULL);
 }
 
-/* The limit that the program may come to because of us: of its address space, or of the part that it may write to. */
+/* Names the resource limit (address space or writable data) that the program might hit because of the agent, or returns NULL. */
 static const char *lacks_space(void) {
     unsigned long long all, data, page = (unsigned long long)sysconf(_SC_PAGESIZE);
     struct rlimit most, of_data;
@@ -77,10 +77,10 @@ static const char *lacks_space(void) {
 /*
  * ---- fork: a child leaves its parent's recording alone and begins one of its own ----
  *
- * The child's memory is a copy in which the agent's threads do not exist. The handler disarms
- * what they left, and starts a service thread that waits a while before it makes any file: most children
- * exec or exit at once. The fork lock is held by the service thread while it opens or closes things, so that
- * the copy is whole; whoever forks waits for it only so long, and then the child leaks instead.
+ * The child's memory is a copy in which the agent's threads do not exist. The handler resets
+ * what they left, and starts a service thread that waits a while before it creates any file, because most children
+ * exec or exit at once. The service thread holds the fork lock while it opens or closes things, so that
+ * the copy is consistent; the forking thread waits for the lock for a limited time, after which the child leaks.
  */
 static void child(void) {
     struct agent *a = &probing_agent;
@@ -100,7 +100,7 @@ static void child(void) {
     settings_after_fork();
     PARTS_CALL(child);
     if (a->wanted) {
-        memset(&agent_word, 0, sizeof agent_word); /* where the kernel did not wipe it */
+        memset(&agent_word, 0, sizeof agent_word); /* the kernel may not have wiped it */
         strcpy(a->how, "fork");
         __atomic_store_n(&agent_word.phase, AGENT_WAITING, __ATOMIC_RELAXED);
         __atomic_store_n(&agent_word.pid, (uint32_t)syscall(SYS_getpid), __ATOMIC_RELEASE);
@@ -121,7 +121,7 @@ static int is_live_file(void *ctx, char *line) {
     return len > 5 && !strcmp(base + len - 5, ".live") && !strncmp(base, mark, strlen(mark));
 }
 
-/* Whether some copy of the agent (another file, from another injection) records this process: its live file is mapped. */
+/* Returns whether another copy of the agent (another file, from another injection) records this process: then its live file is mapped. */
 static int recorded_already(void) {
     char mark[32];
     snprintf(mark, sizeof mark, "/%u-", (unsigned)getpid());
@@ -129,7 +129,7 @@ static int recorded_already(void) {
 }
 
 static int begin(struct agent *a, const char *conf, const char *how) {
-    static int installed; /* the fork handlers, once */
+    static int installed; /* whether the fork handlers are installed */
     memory_init();
     config_load(&a->config, conf);
     snprintf(a->how, sizeof a->how, "%s", how);
@@ -145,7 +145,7 @@ static int begin(struct agent *a, const char *conf, const char *how) {
 int probing_agent_start(const char *conf, const char *how) {
     struct agent *a = &probing_agent;
     int saved = errno, err;
-    const char *call = filter_kills(!strcmp(how, "inject")); /* there the stub asked */
+    const char *call = filter_kills(!strcmp(how, "inject")); /* inject.c has checked that already */
     uint32_t from = __atomic_load_n(&agent_word.phase, __ATOMIC_ACQUIRE);
     const char *limit = call ? NULL : lacks_space();
     a->barred[0] = 0;
@@ -162,8 +162,8 @@ int probing_agent_start(const char *conf, const char *how) {
     err = call ? -ENOSYS : limit ? -ENOMEM : 0;
     if (err)
         goto out;
-    madvise(&agent_word, sizeof agent_word, MADV_WIPEONFORK); /* before 4.14 the pid must do */
-    if (from == AGENT_STOPPING) /* who asked for the end gets its answer just before it is over */
+    madvise(&agent_word, sizeof agent_word, MADV_WIPEONFORK); /* Linux 4.14; before, pid must do */
+    if (from == AGENT_STOPPING) /* the client that asked for the end is answered before STOPPED */
         from = agent_wait_phase(AGENT_STOPPING, START_WAIT_MS);
     err = -EALREADY;
     if ((from != AGENT_OFF && from != AGENT_STOPPED) || recorded_already() ||
@@ -177,7 +177,7 @@ int probing_agent_start(const char *conf, const char *how) {
     }
     from =
         agent_wait_phase(AGENT_STARTING, strcmp(how, "inject") ? PRELOAD_WAIT_MS : START_WAIT_MS);
-    if (from != AGENT_RUNNING) /* while it is STARTING the thread goes on trying */
+    if (from != AGENT_RUNNING) /* while STARTING, the service thread goes on trying */
         err = from == AGENT_STARTING ? -ETIMEDOUT : agent_word.error;
 out:
     errno = saved;
@@ -192,7 +192,7 @@ void probing_agent_stop(const char *reason, int status, int timeout_ms) {
     phase = sys_swap(&agent_word.phase, AGENT_WAITING, AGENT_STOPPED);
     if (phase == AGENT_WAITING) {
         children_settle(CHILDREN_ENDED);
-        sys_wake(&agent_word.phase); /* a young child: nothing has been made yet */
+        sys_wake(&agent_word.phase); /* a young child has created no file yet */
         goto out;
     }
     if (phase == AGENT_OFF || phase == AGENT_STOPPED)
@@ -223,8 +223,8 @@ static void exited(int status, void *unused UNUSED) {
     probing_agent_stop("exit", status, EXIT_WAIT_MS);
 }
 
-/* exit() ends here: by return from main, sys.exit, an uncaught exception. A destructor is not told the status; what it registers is
- * called next, and is. */
+/* Runs in exit(): after a return from main, sys.exit() or an uncaught exception. A destructor is not told the exit status, but a function that
+ * it registers with on_exit() is called next, and gets it. */
 __attribute__((destructor)) static void at_exit(void) {
     if (on_exit(exited, NULL))
         probing_agent_stop("exit", -1, EXIT_WAIT_MS);

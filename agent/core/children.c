@@ -5,29 +5,29 @@
 
 #include "agent/core/settings.h"
 
-#define YOUNG   128        /* children at a time; of more only the sum is known */
-#define LATE_NS 200000000u /* one that was not seen for so long (every 2 ms) is young no more */
+#define YOUNG   128        /* children tracked at a time; more of them are only counted */
+#define LATE_NS 200000000u /* a child reports every 2 ms; after this silence it is checked */
 #define EXEC_NS 2000000000u
 
-struct page { /* all are (a) */
+struct page { /* all fields are (a) */
     uint64_t ended, failed, gone;
-    uint64_t ns; /* that ended, failed and gone lived */
+    uint64_t ns; /* sum of the lifetimes of those counted in ended, failed and gone */
     struct young {
         uint32_t pid; /* 0: free */
         uint64_t born, seen;
     } young[YOUNG];
 };
 
-/* This process as a child. */
+/* State of this process as a child. */
 static struct {
-    struct page *page;     /* the one that it is in, until it is settled */
-    struct page *mapped;   /* the same, until this process has its own */
-    struct young *young;   /* it, in that */
-    uint32_t pid;          /* asked for at birth: when it is settled nothing may come in between */
-    uint64_t born, unused; /* ns; `unused`: born, until it was asked for */
+    struct page *page;     /* page that counts this process, until it is settled */
+    struct page *mapped;   /* the same page, until this process has its own page */
+    struct young *young;   /* this process's entry in that page */
+    uint32_t pid;          /* read at birth, so that settling needs no system call for it */
+    uint64_t born, unused; /* ns; `unused`: the value of born, until children_birth() takes it */
 } mine;
-static struct page *own;    /* of this process's children */
-static struct page written; /* what the trace has of `own` */
+static struct page *own;    /* page that counts this process's children */
+static struct page written; /* counts of `own` that have been written to the trace */
 
 static uint64_t load(const uint64_t *p) {
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
@@ -53,7 +53,7 @@ void children_open(void) {
 /* ---- the child ---- */
 
 void children_born(void) {
-    if (own) /* else the child of one that waits itself: its page is this one's */
+    if (own) /* else the parent is itself a waiting child: both are counted in the same page */
         mine.page = mine.mapped = own;
     own = NULL;
     mine.young = NULL;
@@ -96,7 +96,7 @@ uint64_t children_birth(void) {
 
 /* ---- the parent ---- */
 
-/* Where the process's stack begins, which a forked child has of its parent and another program has not; 0: not known. */
+/* Returns the address where the process's stack begins, or 0 if unknown. A forked child has its parent's; after exec it differs. */
 static uint64_t stack_of(pid_t pid) {
     char path[32], text[1024], *field;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -105,7 +105,7 @@ static uint64_t stack_of(pid_t pid) {
     return field ? strtoull(field, NULL, 10) : 0;
 }
 
-/* Looks after one that has not been seen for a while. */
+/* Checks a child that has not been seen for a while. */
 static void check_child(struct young *y, uint64_t now) {
     uint32_t pid = __atomic_load_n(&y->pid, __ATOMIC_ACQUIRE);
     uint64_t seen = load(&y->seen), born = load(&y->born);
@@ -114,11 +114,11 @@ static void check_child(struct young *y, uint64_t now) {
     int lives = proc_is_running((pid_t)pid);
     uint64_t stack = lives ? stack_of((pid_t)pid) : 0;
     int young = stack && stack == stack_of(getpid());
-    if (young) /* its agent may have had no CPU since */
+    if (young) /* its service thread may not have been scheduled since */
         __atomic_store_n(&y->seen, sys_now(), __ATOMIC_RELEASE);
     if (lives && (young || now == UINT64_MAX || (!stack && now < seen + EXEC_NS)))
         return;
-    if (sys_swap(&y->pid, pid, 0) == pid && !lives) { /* else it has exec'ed, and we do not know */
+    if (sys_swap(&y->pid, pid, 0) == pid && !lives) { /* if it lives, it did an exec */
         add(&own->gone, 1);
         add(&own->ns, seen - born);
     }
@@ -134,8 +134,7 @@ static void write_round(struct writer *w, uint64_t now) {
                                    .failed = load(&own->failed),
                                    .gone = load(&own->gone),
                                    .ns = load(&own->ns)};
-    ticks =
-        period ? is.ns / period - written.ns / period : 0; /* of all: a part of one is carried on */
+    ticks = period ? is.ns / period - written.ns / period : 0; /* of the sum: keeps fractions */
     if (is.ended + is.failed + is.gone == written.ended + written.failed + written.gone)
         return;
     WRITER_EMIT(w, children, .ts = sys_now(), .ended = is.ended - written.ended,
@@ -149,6 +148,6 @@ void children_round(struct writer *w, uint64_t now) {
     write_round(w, now);
     if (now != UINT64_MAX || !p)
         return;
-    own = NULL; /* before the page goes: who forks does not wait for the fork lock for ever */
+    own = NULL; /* before the unmapping: a fork may happen even though the fork lock is held */
     munmap(p, sizeof *p);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * children.h - what becomes of forked children before their own recording begins (service.c: it waits 20 ms, because most exec or exit at once).
- * One page is shared by a process and the children that it forks; who leaves no trace is counted in its parent's: record `children`.
+ * children.h - counts what becomes of forked children before their own recording begins (service.c waits 20 ms, because most exec or exit at once).
+ * A process shares one page with the children that it forks; a child without a trace is counted in its parent's trace: record `children`.
  *
  *     in the child, in fork():   children_born()
  *     while it waits:            children_seen()
- *     at the end of that:        children_settle(CHILDREN_RECORDED)     or how else it ended
+ *     at the end of the wait:    children_settle(CHILDREN_RECORDED)     // or another value
  *     in the parent:             children_open(), then children_round(w, now) every now and then
  *
- * A child that is not seen any more was killed, or has exec'ed where we are not called (PROBING=1). All but open and round are async-signal-safe.
+ * A child that is not seen any more was killed, or did an exec that the agent is not told of (PROBING=1). All functions except children_open()
+ * and children_round() are async-signal-safe.
  */
 #ifndef PROBING_AGENT_CHILDREN_H
 #define PROBING_AGENT_CHILDREN_H
@@ -23,12 +24,12 @@ enum children_end {
 };
 
 void children_open(void);
-/* now UINT64_MAX: the last one of a recording; after it the page goes. */
+/* Writes a `children` record when counts have changed. `now` is UINT64_MAX in the last call of a recording, which unmaps the page. */
 void children_round(struct writer *w, uint64_t now);
 void children_born(void);
 void children_seen(void);
 void children_settle(enum children_end how);
-/* When this process was forked, ns of CLOCK_MONOTONIC, once; then, and where it was not, 0. */
+/* Returns the time at which this process was forked, ns of CLOCK_MONOTONIC, at the first call; later, and in a process that was not forked, 0. */
 uint64_t children_birth(void);
 
 #endif

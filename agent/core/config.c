@@ -11,8 +11,8 @@
 
 extern char **environ;
 
-/* One page of our own memory, read without a fault though it may be freed meanwhile. The environment lies in
- * few pages: so reading all of it costs few system calls. */
+/* A copy of one page of our own memory, read without a fault even if it is freed meanwhile. The environment lies in
+ * few pages, so reading all of it takes few system calls. */
 struct peek {
     struct pywalk_page page;
     struct pywalk_pages pages;
@@ -23,7 +23,7 @@ static int peek(struct peek *p, const void *addr, void *buf, size_t n) {
     return pywalk_pages_read(&p->pages, (uint64_t)(uintptr_t)addr, buf, n);
 }
 
-/* Copies a string, NUL included: 1; 0 when it cannot be read; -E2BIG when it is too long. */
+/* Copies a string, NUL included. Returns 1; 0 when it cannot be read; -E2BIG when it is too long. */
 static int peek_string(struct peek *p, const char *addr, char *buf, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (peek(p, addr + i, buf + i, 1))
@@ -34,7 +34,7 @@ static int peek_string(struct peek *p, const char *addr, char *buf, size_t n) {
     return -E2BIG;
 }
 
-/* The next entry's address, after `i` of them; NULL: there are no more, or they cannot be read. */
+/* Returns the address of environment entry *i and increments *i; NULL when there are no more, or they cannot be read. */
 static char *next_entry(struct peek *list, unsigned *i) {
     char **env = __atomic_load_n(&environ, __ATOMIC_ACQUIRE), *entry;
     return env && *i < 65536 && !peek(list, env + (*i)++, &entry, sizeof entry) ? entry : NULL;
@@ -47,7 +47,7 @@ int config_env(const char *name, char *buf, size_t n) {
     if (!n || len + 1 >= sizeof head)
         return 0;
     for (unsigned i = 0; (entry = next_entry(&list, &i));) {
-        /* What is shorter than NAME= cannot be it: a read that fails at the end of the mapped memory loses nothing. */
+        /* An entry shorter than NAME= cannot match: so a read that fails at the end of the mapped memory misses nothing. */
         if (!peek(&text, entry, head, len + 1) && !memcmp(head, name, len) && head[len] == '=')
             return peek_string(&text, entry + len + 1, buf, n);
     }
@@ -74,7 +74,7 @@ __attribute__((format(printf, 2, 3))) static void complain(struct agent_config *
     va_end(ap);
 }
 
-/* A line KEY=VALUE of the text, else the environment. 1 when it is set and fits; else buf is "". */
+/* Looks up `name` in the KEY=VALUE lines of `conf`, else in the environment. Returns 1 when it is set and fits; else buf is "". */
 static int lookup(struct agent_config *c, const char *conf, const char *name, char *buf, size_t n) {
     const char *v = conf ? proc_value(conf, name, "=") : NULL;
     int len = v ? (int)strcspn(v, "\n") : 0, found;
@@ -113,13 +113,13 @@ static void load_trace(struct agent_config *c, const char *conf) {
         c->trace[--len] = 0;
 }
 
-/* A value that is not allowed counts as none. */
+/* Loads one setting. An invalid value is reported, and the default is used. */
 static void load_setting(struct agent_config *c, const char *conf, enum setting_id id) {
     char name[SETTING_ENV], text[SETTING_TEXT_MAX], why[SETTING_WHY];
     struct setting_value v;
     setting_env(id, name);
     int said = lookup(c, conf, name, text, sizeof text);
-    if (!said && id == SETTING_torch_exprs) /* its other name */
+    if (!said && id == SETTING_torch_exprs) /* this setting has a second name */
         said = lookup(c, conf, strcpy(name, "PROBE_TORCH_EXPRS"), text, sizeof text);
     if (said) {
         if (!setting_parse(id, text, &v, why, sizeof why)) {
@@ -128,7 +128,7 @@ static void load_setting(struct agent_config *c, const char *conf, enum setting_
             settings_init(id, &v);
             return;
         }
-        /* `why` begins with the key: here it is the variable's name that the user knows. */
+        /* `why` begins with the setting's key; it is replaced by the variable's name, which the user knows. */
         complain(c, "%s%s; '%s' is used", name, why + strcspn(why, "="), setting_at(id)->initial);
     }
     if (!setting_parse(id, setting_at(id)->initial, &v, why, sizeof why))

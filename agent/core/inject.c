@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inject.c - the stub that an injector dlopens into a running process (agent.h). Its constructor only starts a
- * thread: whoever called dlopen, perhaps a thread stopped by a debugger, gets away at once, and the agent is
- * loaded by a thread that holds nothing.
+ * thread: so the caller of dlopen(), perhaps a thread that a debugger has stopped, continues at once, and the agent is
+ * loaded by a thread that holds no lock.
  *
- * How it went is written to inject.status beside this file, as one line: "0 ok", or "-ERRNO text".
- * With PROBING_STAGED in inject.conf, whoever waits for that holds a lock (flock) on the directory. When nobody does any
- * more (the injector was killed; the interpreter came to it late), nothing is started, and the directory is removed.
+ * The stub writes the result to inject.status in its own directory, as one line: "0 ok", or "-ERRNO text".
+ * With PROBING_STAGED in inject.conf, the injector that waits for the result holds a lock (flock) on the directory. When nobody holds
+ * it any more (the injector was killed, or the interpreter ran the stub late), nothing is started, and the directory is removed.
  *
- * Where the injector could not judge the seccomp filters that hold (gdbplugin/filters.c; PROBING_FILTER_JUDGED), a child tries them
- * before anything else is done.
+ * Where the injector could not judge the process's seccomp filters (gdbplugin/filters.c; PROBING_FILTER_JUDGED), a child process tries
+ * the system calls before anything else is done.
  *
- * Each injection comes with a file of its own. So that many leave no more than two do, each unloads the stub before it, which has
- * done its work, and takes an agent that is loaded already if it is of the same build. The first one stays, whose handlers of fork serve
- * the others: glibc's fork() (2.43's) calls handlers that a dlclose() by another thread is unmapping, or aborts as their list is shorter.
- * It is linked without gcc's start files, whose destructor calls __cxa_finalize(): that waits with exit()'s lock for a fork that goes on, and
- * before 2.36 the fork waits in our handler for the dlclose(); in the child then nobody gives the lock back.
+ * Each injection loads a stub file of its own. So that many injections leave no more behind than two, each stub unloads the earlier ones that
+ * have finished, and uses an agent of the same build that is loaded already. The first stub stays: its fork handlers serve the others, because
+ * glibc's fork() (2.43's) calls handlers that a dlclose() in another thread is unmapping, or aborts when their list has become shorter.
+ * The stub is linked without gcc's start files, whose destructor calls __cxa_finalize(). That waits, holding exit()'s lock, for a fork in
+ * progress; before 2.36 that fork waits in our handler for the dlclose(); then nobody releases the lock in the child.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -34,20 +34,20 @@
 #define STUBS    8
 #define EXEC_MS  100
 
-__attribute__((visibility("hidden"))) void *__dso_handle; /* theirs: pthread_atfork() reads it */
+__attribute__((visibility("hidden"))) void *__dso_handle; /* for pthread_atfork() */
 struct fork_lock fork_lock = {PTHREAD_MUTEX_INITIALIZER, 0};
-/* forks: held while we load or unload, the first stub's. probing_inject_forks: (a) where it is our own, for later stubs; else NULL. */
+/* `forks`: the first stub's lock, held while this stub loads or unloads. probing_inject_forks: (a) tells it to later stubs; NULL where it is not ours. */
 static struct fork_lock *forks = &fork_lock;
 PROBING_EXPORT struct fork_lock *probing_inject_forks;
 
-/* Where the next stub finds that nobody will run in this one any more. */
+/* Tells the next stub whether any thread can still run code of this one. */
 PROBING_EXPORT struct probing_inject_done {
-    pid_t tid;         /* whose thread did its work */
-    uint32_t worked;   /* (a) it has */
-    uint32_t imported; /* (a) the import machinery that loaded it by a path with "/./" is through */
+    pid_t tid;         /* thread that does this stub's work */
+    uint32_t worked;   /* (a) that work is done */
+    uint32_t imported; /* (a) Python's import, which uses a path with "/./", has finished */
 } probing_inject_done;
 
-/* Path of a file beside this one. 0 or -errno. */
+/* Makes the path of a file in this stub's directory. Returns 0 or -errno. */
 static int beside(const char *name, char *buf, size_t n) {
     Dl_info own;
     if (!dladdr((const void *)&beside, &own) || !own.dli_fname)
@@ -57,7 +57,7 @@ static int beside(const char *name, char *buf, size_t n) {
     return snprintf(buf, n, "%.*s%s", dir, own.dli_fname, name) < (int)n ? 0 : -ENAMETOOLONG;
 }
 
-/* The value of PROBING_AGENT. `path` has n bytes. */
+/* Returns the value of PROBING_AGENT, copied to `path` (n bytes), or NULL. */
 static const char *agent_path(const char *conf, char *path, size_t n) {
     static const char key[] = "PROBING_AGENT=";
     const char *p = conf;
@@ -67,7 +67,7 @@ static const char *agent_path(const char *conf, char *path, size_t n) {
     return len && snprintf(path, n, "%.*s", (int)len, p) < (int)n ? path : NULL;
 }
 
-/* All of it or nothing is seen under its name; but for -ENOSYS, after which as few calls as can be are made. */
+/* Writes inject.status atomically (by rename); except for -ENOSYS, where it makes as few system calls as possible. */
 static void report(int err, const char *text) {
     char path[4096], temporary[4096], line[1024];
     if (beside("inject.status", path, sizeof path) ||
@@ -85,7 +85,7 @@ static void report(int err, const char *text) {
         unlink(temporary);
 }
 
-/* Whether nobody waits for us; then the directory that we were loaded from is removed. */
+/* Returns whether no injector waits for this stub; if so, removes the directory that the stub was loaded from. */
 static int left_alone(const char *conf) {
     char path[4096], *slash;
     int staged = !strncmp(conf, "PROBING_STAGED=", 15) || strstr(conf, "\nPROBING_STAGED="), fd,
@@ -101,7 +101,7 @@ static int left_alone(const char *conf) {
         return 0;
     fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT; /* swept */
+        return errno == ENOENT; /* somebody has removed it */
     alone = flock(fd, LOCK_EX | LOCK_NB) == 0;
     DIR *d = alone ? fdopendir(fd) : NULL;
     while (d && (e = readdir(d)))
@@ -129,7 +129,7 @@ static int collect(struct dl_phdr_info *info, size_t size UNUSED, void *arg) {
     return 0;
 }
 
-/* Of each stub that is there: the one whose handlers of fork serve all becomes ours; `unload`: those of which nothing is needed go. */
+/* Looks at each loaded stub: takes the fork lock of the stub whose handlers serve all, and with `unload` unloads the stubs that are not needed. */
 static void see_earlier(int unload) {
     stubs.n = 0;
     dl_iterate_phdr(collect, &stubs);
@@ -155,7 +155,7 @@ struct wanted {
     char path[4096];
 };
 
-/* Whether the notes of a loaded object, the build's identity among them, are in the file, too. */
+/* Returns whether the ELF notes of a loaded object, among them its build ID, are the same in the file. */
 static int same_build(const struct dl_phdr_info *info, int file) {
     uint8_t bytes[1024];
     int notes = 0;
@@ -245,7 +245,7 @@ static void *inject_main(void *unused UNUSED) {
     return NULL;
 }
 
-/* The import machinery calls it when it is through with dlopen; that nothing comes of it is an exception, which our importing line swallows. */
+/* Python's import calls this when dlopen() has returned. Its NULL result raises an exception, which the injector's import statement ignores. */
 PROBING_EXPORT void *PyInit_libprobing(void);
 void *PyInit_libprobing(void) {
     __atomic_store_n(&probing_inject_done.imported, 1, __ATOMIC_RELEASE);
@@ -257,13 +257,13 @@ __attribute__((constructor)) static void inject(void) {
     pthread_t thread;
     pthread_attr_t attr;
     sigset_t all, mask;
-    see_earlier(0); /* within dlopen() as it is */
+    see_earlier(0); /* no unloading: we are inside dlopen() */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &mask);
     err = pthread_attr_init(&attr);
     if (!err) {
         pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        /* While another thread is in execve(), which may fail, the kernel makes none. */
+        /* While another thread is in execve(), which may still fail, the kernel creates no thread. */
         for (int i = 0;
              (err = pthread_create(&thread, &attr, inject_main, NULL)) == EAGAIN && i < EXEC_MS;
              i++)

@@ -4,10 +4,10 @@
 
 #include "agent/core/state.h"
 
-#define MOST 8 /* programs one process has been through without its agent starting each time */
+#define MOST 8 /* most live files to finish: programs that one process ran before this one */
 
-/* Of this process, which is not just the same number: another container may share the directory; or (own NULL) of a dead one that
- * wrote FILE or FILE.d/... */
+/* Returns whether the live file is of this process (an equal pid is not enough: another container may share the directory); or, if own is
+ * NULL, of a dead process that wrote FILE or FILE.d/... */
 static int is_wanted(const char *path, const struct live *own, const char *trace) {
     struct live *l;
     size_t n = own ? 0 : strlen(trace);
@@ -22,7 +22,7 @@ static int is_wanted(const char *path, const struct live *own, const char *trace
     return yes;
 }
 
-/* Those of this process (`own`), else those of `trace`. `base`: our own one, passed over. */
+/* Finishes the live files of this process (`own`), or those of `trace`. `base`: name of our own live file, which is skipped. */
 static int finish_in(const char *where, const char *base, const struct live *own,
                      const char *trace) {
     char path[4096], mark[16] = "";
