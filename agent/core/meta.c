@@ -16,9 +16,9 @@ static uint64_t process_start(void) {
         return 0;
     long hz = sysconf(_SC_CLK_TCK);
     uint64_t boot = strtoull(p, NULL, 10) * (1000000000u / (uint64_t)(hz > 0 ? hz : 100));
-    uint64_t now = sys_now(); /* before the other: the difference is never negative */
+    uint64_t now = sys_now(); /* before CLOCK_BOOTTIME: the difference is never negative */
     uint64_t slept = sys_clock(CLOCK_BOOTTIME) - now;
-    if (slept < 1000000) /* this host was never suspended: the difference is between two calls */
+    if (slept < 1000000) /* the host was never suspended; the two calls took that long */
         slept = 0;
     return boot > slept ? boot - slept : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * preload.c - the stub for LD_PRELOAD (agent.h). Every program of the run gets it, so it needs libc
- * alone and does nothing in a program that is not Python.
+ * preload.c - the stub for LD_PRELOAD (agent.h). Every program of the run loads it, so it depends on libc
+ * only and does nothing in a program that is not Python.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,12 +12,12 @@
 
 #define AGENT "libprobing-agent.so"
 
-/* Set when the agent has been loaded; the agent itself knows whether it runs in this very process. */
+/* Functions of the agent, set once it is loaded; the agent itself checks whether it runs in this very process. */
 static void (*stop)(const char *reason, int status, int timeout_ms);
 static int (*threads)(void);
 static void (*leaving)(void);
 static int (*next_execve)(const char *, char *const *, char *const *);
-static void *python_base; /* where the object lies that CPython is in */
+static void *python_base; /* load address of the object that contains CPython */
 
 static int is_python(void) {
     Dl_info info;
@@ -26,7 +26,7 @@ static int is_python(void) {
         symbol = dlsym(RTLD_DEFAULT, "Py_Main");
     if (!symbol)
         symbol = dlsym(RTLD_DEFAULT, "_PyRuntime");
-    dlerror(); /* the program is not to find our error */
+    dlerror(); /* clear our error, so that the program does not see it */
     if (symbol && dladdr(symbol, &info))
         python_base = info.dli_fbase;
     return symbol != NULL;
@@ -42,7 +42,7 @@ static void start_agent(void) {
     int dir = slash ? (int)(slash + 1 - own.dli_fname) : 0;
     if (snprintf(path, sizeof path, "%.*s" AGENT, dir, own.dli_fname) >= (int)sizeof path)
         return;
-    /* RTLD_LOCAL: nothing of the agent's is to stand in for a function of the program's. */
+    /* RTLD_LOCAL: no symbol of the agent may take precedence over one of the program. */
     void *agent = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!agent) {
         report(getenv("PROBING_REPORT"), "cannot load the agent", AGENT, dlerror());
@@ -53,20 +53,20 @@ static void start_agent(void) {
     threads = dlsym(agent, "probing_agent_threads");
     leaving = dlsym(agent, "probing_agent_exec");
     int err = start ? start(NULL, "preload") : 0;
-    if (err == -EAGAIN) /* what else may fail says so itself (service.c) */
+    if (err == -EAGAIN) /* the agent reports other failures itself (service.c) */
         report(getenv("PROBING_REPORT"), "cannot start a thread", AGENT, strerror(EAGAIN));
 }
 
 __attribute__((constructor)) static void preload(void) {
     int saved = errno;
-    /* Here, because they may be called in a child of vfork(). */
+    /* Looked up here, because execve() may be called in a child of vfork(), where dlsym() must not be. */
     next_execve = dlsym(RTLD_NEXT, "execve");
     if (is_python())
         start_agent();
     errno = saved;
 }
 
-/* The address sanitizer asks whoever has this. It ends programs that have anything preloaded before it, ours included. */
+/* AddressSanitizer calls this function if it exists. Without the option it ends every program with a library preloaded before its own, such as this. */
 PROBING_EXPORT const char *__asan_default_options(void) {
     return "verify_asan_link_order=0";
 }
@@ -74,9 +74,9 @@ PROBING_EXPORT const char *__asan_default_options(void) {
 /* ---- os.fork() of 3.12 and later --------------------------------------------------------------- */
 
 /*
- * It counts the process's threads in /proc/self/stat and prints a DeprecationWarning when there are
- * several. Ours are never in its way (agent.c), and the program is not to print what it would not
- * print without us: so CPython itself, and nobody else, is shown that file without our threads.
+ * It reads the number of threads from /proc/self/stat and prints a DeprecationWarning when there are
+ * several. The agent's threads are safe for fork (agent.c), and the program must not print what it would not
+ * print without us: so CPython itself, and no other caller, is shown that file without our threads.
  */
 static FILE *open_stat_without_us(const char *mode) {
     char buf[1024], tail[sizeof buf], *number, *p;
@@ -107,14 +107,14 @@ PROBING_EXPORT FILE *fopen64(const char *path, const char *mode) {
         out = open_stat_without_us(mode);
     if (out)
         return out;
-    if (!next) /* whoever gets here at the same time finds the same */
+    if (!next) /* a race is harmless: all threads store the same value */
         next = dlsym(RTLD_NEXT, "fopen64");
     return next ? next(path, mode) : NULL;
 }
 
-/* ---- the ends that exit() does not see ------------------------------------------------------------ */
+/* ---- ends of the process that do not go through exit() -------------------------------------------- */
 
-/* exit() runs destructors; these do not, so the end of the recording is called from here. */
+/* exit() runs destructors, the functions below do not: so they end the recording themselves. */
 PROBING_EXPORT void _exit(int status) {
     if (stop)
         stop("_exit", status, EXIT_WAIT_MS);

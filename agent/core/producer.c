@@ -12,7 +12,7 @@ static uint32_t idle;        /* (a) rings of this recording whose threads have e
 static pthread_key_t key;
 static __thread struct producer *mine;
 
-/* Programs that start a thread for each little thing are not to use up all rings before they are drained: a few are handed on as they are. */
+/* A program that starts many short threads must not use up all rings before they are drained: so a few rings are kept for new threads as they are. */
 static void thread_ends(void *arg) {
     struct producer *p = arg;
     struct live *l = quiesce_enter_own(&p->inside, &agent_word.open);
@@ -47,7 +47,7 @@ static struct producer *adopt(void) {
     return p;
 }
 
-/* The calling thread's node, made at its first record. */
+/* Returns the calling thread's node, which is made at the thread's first record. */
 static struct producer *my_node(void) {
     struct producer *p;
     if (!(p = adopt()))
@@ -63,7 +63,7 @@ static struct producer *my_node(void) {
     return p;
 }
 
-/* A ring of the recording in progress. Called inside. */
+/* Takes a ring of the recording in progress for the thread. Called between enter and leave. */
 static int take_ring(struct producer *p, struct live *l, uint32_t now) {
     p->tid = (uint32_t)syscall(SYS_gettid);
     p->ring = live_ring_get(l, p->tid);
@@ -95,7 +95,7 @@ struct producer *producer_enter(void) {
     now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     if (l && ((p->ring && p->generation == now) || !take_ring(p, l, now)))
         return p;
-    /* Not producer_leave(): p->ring may be one of a recording that is over. */
+    /* Not producer_leave(): p->ring may belong to a recording that has ended. */
     quiesce_leave_own(&p->inside);
     return NULL;
 }

@@ -13,26 +13,26 @@ int agent_python_find(struct agent_python *py, int early) {
     Dl_info info;
     memset(py, 0, sizeof *py);
     py->handle = RTLD_DEFAULT;
-    /* A libpython that the program (not Python itself) loaded with RTLD_LOCAL is in no global scope. */
+    /* A libpython that a program other than Python loaded with RTLD_LOCAL is not in the global scope. */
     if (!dlsym(py->handle, "PyCode_Type") &&
         (loaded_find("libpython", &py->handle) || !dlsym(py->handle, "PyCode_Type")))
         return -ENOENT;
-    /* Nothing else of CPython is called: Py_GetVersion() makes its text anew in one static buffer, so that another thread that
-     * reads it meanwhile (sys.version at the start, an extension's check of it) finds an empty one. */
+    /* No other function of CPython is called. For example, Py_GetVersion() rewrites its text in a static buffer, so that another thread that
+     * reads it at that moment (for sys.version at the start, or an extension that checks the version) may find it empty. */
     int (*initialized)(void) = dlsym(py->handle, "Py_IsInitialized");
     if (!initialized || (!early && !initialized()))
         return -EAGAIN;
     if (memory_uses_file())
         mem = (struct pywalk_mem){memory_read, NULL};
-    /* It is in the object that its code is in (of 3.6 and later); its data may have been copied into the program. */
+    /* Found by a function (of 3.6 and later), because data of libpython may have been copied into the program (copy relocation). */
     if (!dladdr(dlsym(py->handle, "_PyEval_EvalFrameDefault"), &info))
         return -ENOTSUP;
     int off, rc = pywalk_find_image(mem, (uint64_t)(uintptr_t)info.dli_fbase, &py->found);
     if (rc || t->version >= 0x04000000 || pywalk_free_threaded(mem, t))
         return rc == -EAGAIN || rc == -EFAULT ? -EAGAIN : -ENOTSUP;
-    if (t->version < 0x030b0000 && !early) { /* later ones keep it in the thread state */
+    if (t->version < 0x030b0000 && !early) { /* 3.11 and later keep the tid in the thread state */
         off = pywalk_find_pthread_tid_off();
-        if (off < 0) /* no thread to be had just now, or a C library that is not known */
+        if (off < 0) /* no thread could be started now, or the C library is unknown */
             return off == -ENOENT ? -ENOTSUP : -EAGAIN;
         t->pthread_tid_off = (uint64_t)off;
     }

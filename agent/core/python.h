@@ -2,8 +2,8 @@
 /*
  * python.h - finds the CPython of this process, without calling into it.
  *
- * dlsym says which object it is (never by linking to libpython), the rest is read from its image (pywalk/find.h). Nothing here takes
- * the GIL.
+ * dlsym() finds the object that contains CPython (the agent is not linked to libpython); all else is read from the object's image
+ * (pywalk/find.h). Nothing here takes the GIL.
  */
 #ifndef PROBING_AGENT_PYTHON_H
 #define PROBING_AGENT_PYTHON_H
@@ -12,11 +12,11 @@
 
 struct agent_python {
     struct pywalk_found found;
-    void *handle; /* for dlsym: a handle of libpython or of the program itself */
+    void *handle; /* handle for dlsym(), of libpython or of the program itself */
 };
 
-/* 0; -ENOENT no CPython is loaded; -EAGAIN there is one but it is not initialised yet (ask again later; `early`: it need not be);
- * -ENOTSUP its version is not known. Any thread; not async-signal-safe. */
+/* Returns 0; -ENOENT when no CPython is loaded; -EAGAIN when it is not initialised yet (call again later; with `early` it need not be);
+ * -ENOTSUP when its version is not supported. Callable from any thread; not async-signal-safe. */
 int agent_python_find(struct agent_python *py, int early);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report.h - the one line that a recorder prints when a process of its run cannot be recorded: the process itself prints
- * nothing. It goes into a pipe of probing-record's, PROBING_REPORT=PID:FD:INODE, opened through /proc, so that the program
- * inherits no descriptor. Never blocks; where there is no such pipe, nothing happens.
+ * report.h - tells probing-record that a process of its run cannot be recorded: probing-record prints the line, the process itself
+ * prints nothing. The line goes into a pipe of probing-record, PROBING_REPORT=PID:FD:INODE, opened through /proc, so that the
+ * program inherits no descriptor. Never blocks; does nothing where there is no such pipe.
  */
 #ifndef PROBING_AGENT_REPORT_H
 #define PROBING_AGENT_REPORT_H
@@ -20,7 +20,7 @@ static inline void report(const char *where, const char *what, const char *of, c
     if (!where || sscanf(where, "%lu:%lu:%lu", &pid, &fd, &inode) != 3)
         return;
     snprintf(path, sizeof path, "/proc/%lu/fd/%lu", pid, fd);
-    /* Another process may have that number by now, in another namespace too: what it has is left alone. */
+    /* Another process may have that pid by now (or in another pid namespace): its file must not be written to. */
     if (stat(path, &st) || !S_ISFIFO(st.st_mode) || st.st_ino != inode)
         return;
     int to = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);

@@ -8,10 +8,10 @@
 #define FRAMES 64
 
 static struct {
-    int32_t given_rank, given_world; /* (a) by torch.distributed */
-    int32_t known_rank;              /* (a) the last that role_find gave */
-    int32_t parent_rank;             /* of the process that forked this one */
-    int worker;                      /* the last role_find said so */
+    int32_t given_rank, given_world; /* (a) rank and world size from torch.distributed, or -1 */
+    int32_t known_rank;              /* (a) rank that the last role_find() returned */
+    int32_t parent_rank;             /* rank of the process that forked this one */
+    int worker;                      /* whether the last role_find() returned "worker" */
 } role = {-1, -1, -1, -1, 0};
 
 void role_set_ranks(int32_t rank, int32_t world_size) {
@@ -29,9 +29,9 @@ void role_after_fork(void) {
     role.given_rank = role.given_world = role.known_rank = -1;
 }
 
-/* ---- launchers: by their command line ---- */
+/* ---- launchers are recognised by their command line ---- */
 
-/* `arg`: the program, the script, or the module after -m. */
+/* `arg`: name of the program, of the script, or of the module after -m. */
 static int is_launcher_name(const char *arg) {
     /* clang-format off */
     static const char *const names[] = {
@@ -48,7 +48,7 @@ static int is_launcher_name(const char *arg) {
 static int is_launcher(void) {
     char buf[4096];
     size_t n = proc_read_file("/proc/thread-self/cmdline", buf, sizeof buf);
-    /* The interpreter, its options, and the first word that is none: what runs. */
+    /* Skip the interpreter and its options: the next word is the script, or the module after -m. */
     for (const char *arg = buf + strlen(buf) + 1; arg < buf + n; arg += strlen(arg) + 1) {
         if (!strcmp(arg, "-m") || (arg[0] == '-' && arg[1] != 'm'))
             continue;
@@ -57,7 +57,7 @@ static int is_launcher(void) {
     return 0;
 }
 
-/* ---- DataLoader workers: by the loop that they run ---- */
+/* ---- DataLoader workers are recognised by the function that they run ---- */
 
 static int runs_worker_loop(const struct agent_python *py) {
     static const char file[] = "torch/utils/data/_utils/worker.py";
@@ -84,7 +84,7 @@ static int runs_worker_loop(const struct agent_python *py) {
     return 0;
 }
 
-/* ---- together ---- */
+/* ---- ranks and role ---- */
 
 static void find_master(struct agent_ranks *r) {
     char address[80], port[16];
@@ -100,8 +100,8 @@ int role_is_worker(void) {
 }
 
 void role_find(struct agent_ranks *r, const struct agent_python *py, const char *how) {
-    static int dataloader; /* once seen, it stays one: at its end its stack says nothing */
-    static pid_t of;
+    static int dataloader; /* stays 1 once seen: near its end, the stack no longer shows it */
+    static pid_t of;       /* process that `dataloader` is valid for */
     int forked = !strcmp(how, "fork");
     memset(r, 0, sizeof *r);
     config_ranks(r);

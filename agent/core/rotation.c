@@ -10,9 +10,9 @@
 #include "traces/decimal.h"
 
 #define SECOND     1000000000ull
-#define DAY_UNIT   (86400ull * SECOND / DECIMAL_MILLION) /* of retention_days: a millionth */
+#define DAY_UNIT   (86400ull * SECOND / DECIMAL_MILLION) /* retention_days counts millionths */
 #define CHECK_MOST (60 * SECOND)
-#define TRIES      1000 /* of numbers that are taken, by an earlier recording in the same directory */
+#define TRIES      1000 /* segment numbers to try: an earlier recording there may have taken some */
 
 void rotation_open(struct rotation *r, const char *host, int rank, const char *trace, int main) {
     size_t n = strlen(trace);
@@ -35,7 +35,7 @@ static void segment_path(const struct rotation *r, uint32_t n, char *buf, size_t
     snprintf(buf, size, "%s.%u.zst", r->stem, n);
 }
 
-/* Dictionaries may take what max_memory leaves: two epochs of them, 43 bytes an entry when a table has just grown. */
+/* Lets the dictionaries use the rest of max_memory. There are two epochs of them, and an entry takes 43 bytes when its table has just grown. */
 static void bound_memory(struct writer *w) {
     uint64_t most = settings_number(SETTING_max_memory), entries = UINT64_MAX;
     uint64_t others = writer_live(w)->file_size + (4u << 20);
@@ -57,10 +57,10 @@ static int next_segment(struct rotation *r, struct writer *w) {
     char path[CONFIG_PATH + 16];
     int err = -EEXIST;
     snprintf(path, sizeof path, "%s", r->dir);
-    if (r->dir[0] && mkdir(r->dir, 0777) && errno != EEXIST) /* each time: it may be deleted */
+    if (r->dir[0] && mkdir(r->dir, 0777) && errno != EEXIST) /* it may have been deleted */
         err = -errno;
     pthread_mutex_lock(
-        &fork_lock.mutex); /* a forked child closes our file: it must find a whole writer */
+        &fork_lock.mutex); /* a forked child closes our file: its copy must be consistent */
     for (unsigned i = 0; i < TRIES && err == -EEXIST; i++) {
         segment_path(r, ++r->last, path, sizeof path);
         err = writer_next_segment(w, path);
@@ -74,7 +74,7 @@ static int next_segment(struct rotation *r, struct writer *w) {
     return !err;
 }
 
-/* The oldest first; what is not ours any more (moved away, deleted) is passed over. */
+/* Deletes segments that ended longer ago than `keep`, the oldest first; skips those that somebody has moved or deleted. */
 static void drop_old(struct rotation *r, struct writer *w, uint64_t keep) {
     while (r->first <= r->last) {
         char path[CONFIG_PATH + 16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * service.c - the service thread: opens the trace, drains the rings into it, takes the metrics, answers the
- * mailbox, and closes the trace when the recording ends. All that touches the writer happens here.
+ * mailbox, and closes the trace when the recording ends. Only this thread uses the writer.
  */
 
 #include "agent/base/fork_lock.h"
@@ -27,7 +27,7 @@
 #define CLOCK_NS      (10 * SECOND)
 #define WAKERS_MS     2000
 #define PASSIVE_RING  8192
-#define PASSIVE_NS    (60 * SECOND) /* an agent that only answers waits so long for a question */
+#define PASSIVE_NS    (60 * SECOND) /* a passive agent ends after this time without a request */
 
 struct service {
     struct agent *a;
@@ -36,18 +36,18 @@ struct service {
     struct agent_ranks ranks;
     struct agent_python python;
     struct rotation rotation;
-    int python_known, version_told; /* found, or of a version we do not know; in the trace */
+    int python_known, version_told; /* Python is found, or not supported; is in the trace */
     int failed;                     /* the trace cannot be written any more */
     int asked;                      /* a client asked for the end through the mailbox */
     enum threads_left left;
-    int status;        /* of the process, when only our threads are left */
-    uint64_t asked_at; /* when the last request was in progress (passive) */
+    int status;        /* exit status of the process, when only our threads are left */
+    uint64_t asked_at; /* when a request was last in progress (for a passive agent) */
     uint64_t started, next_metrics, next_clock, next_ranks;
 };
 
 /* ---- opening ---- */
 
-/* Whether this process writes FILE itself; makes way for it. */
+/* Returns whether this process writes FILE itself, or -errno; if so, moves away the traces of an earlier run (run_take()). */
 static int is_main(struct service *s) {
     struct agent *a = s->a;
     int joined = 0;
@@ -70,7 +70,7 @@ static int open_writer(struct service *s) {
     if (a->config.run_dir[0])
         opt.run_dir = a->config.run_dir;
     for (uint64_t n = (uint64_t)settings_number(SETTING_torch_ring); n; n &= n - 1)
-        opt.large_ring = n; /* the power of two in it */
+        opt.large_ring = n; /* rounded down to a power of two */
     if (a->config.passive) {
         opt =
             (struct writer_options){.run_dir = opt.run_dir, .nrings = 1, .ring_size = PASSIVE_RING};
@@ -80,7 +80,7 @@ static int open_writer(struct service *s) {
     for (unsigned n = 1, tries = 0; err == -EEXIST && main >= 0 && tries < RUN_TRIES; tries++) {
         if (main)
             strcpy(a->config.trace, base);
-        main = main ? is_main(s) : 0; /* again, where another process was quicker */
+        main = main ? is_main(s) : 0; /* ask again: another process may have been quicker */
         n = main && a->config.first && !a->config.trace_is_dir ? 1 : n;
         err = main < 0
                   ? main
@@ -94,7 +94,7 @@ static int open_writer(struct service *s) {
     return err;
 }
 
-/* What every file of a trace says of its process. */
+/* Writes the records about the process that every segment begins with. */
 static void describe(struct service *s) {
     meta_process(s->w, &s->ranks, &s->python, s->a->how);
     meta_clock(s->w);
@@ -125,7 +125,7 @@ static int open_recording(struct service *s) {
     a->writer = s->w;
     quiesce_set(&agent_word.live, s->live);
     if (!a->config.passive) {
-        /* No system call in between: a trace, or counted. */
+        /* No system call in between, so that a process that is killed either has a trace or is counted by its parent. */
         strcpy(s->live->how, a->how);
         children_settle(CHILDREN_RECORDED);
         write_beginning(s);
@@ -136,13 +136,13 @@ static int open_recording(struct service *s) {
     return 0;
 }
 
-/* ---- what is done again and again ---- */
+/* ---- what each round does ---- */
 
 static void find_python(struct service *s) {
     struct agent_python found;
     int err = agent_python_find(&found, 0);
     s->python_known = err != -ENOENT && err != -EAGAIN;
-    if (err == -EAGAIN && !s->version_told) /* not initialised yet, or any more */
+    if (err == -EAGAIN && !s->version_told) /* not yet initialised, or already finalised */
         agent_python_find(&found, 1);
     if (s->python_known || (found.found.target.version && !s->version_told)) {
         s->python = found;
@@ -163,7 +163,7 @@ static void take_ranks(struct service *s) {
     meta_process(s->w, &ranks, &s->python, s->a->how);
 }
 
-/* Soon after the start and then ever more seldom. */
+/* Five times a second in the first second, later every five seconds. */
 static void take_ranks_in_time(struct service *s, uint64_t now) {
     if (now < s->next_ranks)
         return;
@@ -171,7 +171,7 @@ static void take_ranks_in_time(struct service *s, uint64_t now) {
     take_ranks(s);
 }
 
-/* Moves *next on to the next multiple of `every` after now: no bursts after a stopped target goes on. */
+/* Returns whether *next has come, and moves it on by `every`, or to now + every when that is past: so a target that was stopped causes no burst. */
 static int is_due(uint64_t *next, uint64_t every, uint64_t now) {
     if (!every || now < *next)
         return 0;
@@ -181,7 +181,7 @@ static int is_due(uint64_t *next, uint64_t every, uint64_t now) {
     return 1;
 }
 
-/* The parts' own threads and handlers write no more. */
+/* Stops the parts' own threads and signal handlers from writing. */
 static void halt(struct service *s) {
     int busy = 0;
     PARTS_SUM(busy, halt);
@@ -189,7 +189,7 @@ static void halt(struct service *s) {
         writer_leave_live(s->w);
 }
 
-/* The trace cannot be written: nothing is recorded any more, the target goes on. */
+/* Ends recording because the trace cannot be written; the target goes on. */
 static void give_up(struct service *s, int err) {
     s->failed = 1;
     __atomic_store_n(&s->live->write_error, -err, __ATOMIC_RELAXED);
@@ -223,9 +223,9 @@ static void do_round(struct service *s) {
     PARTS_CALL(round, s->w, now);
 }
 
-/* ---- the mailbox: what each kind of request does; what is not known here is offered to the parts ---- */
+/* ---- the mailbox: handles each kind of request; kinds that are not handled here are offered to the parts ---- */
 
-/* key=value changes a setting, and has taken effect when the reply comes; an empty request asks for all of them. */
+/* A request key=value changes a setting; the change has taken effect when the reply comes. An empty request asks for all settings. */
 static void change_config(struct agent *a, struct live *l, const char *request, size_t len) {
     char text[SETTING_ENV + SETTING_TEXT_MAX], why[SETTING_WHY] = "", *value;
     if (!len) {
@@ -246,7 +246,7 @@ static void change_config(struct agent *a, struct live *l, const char *request, 
     live_mail_text(l, err ? -EINVAL : 0, why);
 }
 
-/* Answers what lies in the mailbox. 1: the client asks for the end of the recording, and its reply is mailbox_stopped()'s to give. */
+/* Answers the request in the mailbox. Returns 1 when the client asks for the end of the recording: then mailbox_stopped() replies. */
 static int mailbox_serve(struct agent *a) {
     struct live *l = writer_live(a->writer);
     enum mail_kind kind;
@@ -271,8 +271,8 @@ static int mailbox_serve(struct agent *a) {
     return kind == MAIL_STOP;
 }
 
-/* The recording has ended, `l` is a mapping of the live file that is still there: answers the client that asked for it (`asked`), or
- * whoever waits. */
+/* Called when the recording has ended: answers the client that asked for the end (`asked`), or any client that waits. `l` is a mapping of the
+ * live file that is still there. */
 static void mailbox_stopped(struct live *l, int asked) {
     enum mail_kind kind;
     const char *request;
@@ -313,7 +313,7 @@ static int stop_asked(void) {
     return __atomic_load_n(&agent_word.stop, __ATOMIC_ACQUIRE) == AGENT_STOP_ASKED;
 }
 
-/* An agent that was brought in to be asked, and is asked no more. */
+/* Returns whether a passive agent has had no request for PASSIVE_NS. */
 static int is_idle(struct service *s) {
     uint64_t now = sys_now();
     if (s->a->asked || !s->a->config.passive)
@@ -339,7 +339,7 @@ static void run(struct service *s) {
 
 /* ---- closing ---- */
 
-/* After that nobody but us touches the live file's mapping; else it stays. */
+/* After this, no other thread uses the live file's mapping; if that cannot be ensured, the file stays mapped. */
 static void withdraw_live(struct service *s) {
     int ms = WAKERS_MS;
     producer_close();
@@ -350,7 +350,7 @@ static void withdraw_live(struct service *s) {
 
 static void close_recording(struct service *s) {
     struct agent *a = s->a;
-    struct live *after = NULL; /* a mapping that outlasts the writer's, to say how it ended */
+    struct live *after = NULL; /* a second mapping, which outlasts the writer's: for the reply */
     const char *reason = s->failed                 ? "disk"
                          : s->asked                ? "stop"
                          : s->left == THREADS_OURS ? "exit"
@@ -358,7 +358,7 @@ static void close_recording(struct service *s) {
     if (!s->failed)
         __atomic_store_n(&s->live->state, LIVE_STOPPING, __ATOMIC_RELEASE);
     if (!s->failed && !a->config.passive)
-        settings_apply(s->w, 0); /* a change just before the end is recorded, too */
+        settings_apply(s->w, 0); /* record a change that was made just before the end */
     int stays = strcmp(reason, "exit") && strcmp(reason, "_exit");
     if (!a->config.passive)
         PARTS_CALL(quit, s->failed ? NULL : s->w, stays);
@@ -409,9 +409,9 @@ void *service_main(void *unused UNUSED) {
     sys_swap(&agent_word.phase, AGENT_WAITING, AGENT_STARTING);
     if (__atomic_load_n(&agent_word.phase, __ATOMIC_ACQUIRE) != AGENT_STARTING)
         return NULL;
-    /* Not where memory is read by a descriptor that the program's threads use, too. */
+    /* Not where memory is read through a file descriptor, which the program's threads use, too. */
     split = !memory_init() && !memory_uses_file() && !threads_split_files(&starter);
-    if (ms && threads_left(&s.status) == THREADS_OURS) { /* opens a file: not before the split */
+    if (ms && threads_left(&s.status) == THREADS_OURS) { /* after the split: it opens a file */
         children_settle(CHILDREN_ENDED);
         threads_exit(s.status);
     }
@@ -438,7 +438,7 @@ void *service_main(void *unused UNUSED) {
     agent_set_phase(AGENT_STOPPING);
     close_recording(&s);
     agent_set_phase(AGENT_STOPPED);
-    /* One of ours may wait for the GIL for ever: somebody has to see to it that the process ends. */
+    /* Another thread of the agent may wait for the GIL for ever: then this thread must end the process when the program's threads have ended. */
     for (ms = 1; s.left != THREADS_OURS && threads_count() > 1 + split &&
                  agent_wait_phase(AGENT_STOPPED, ms) == AGENT_STOPPED;
          ms = ms < 250 ? 2 * ms : ms)

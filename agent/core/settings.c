@@ -3,18 +3,18 @@
 
 #include <stdio.h>
 
-/* Two places for the value: a change fills in the one that is not read and then turns `version`, whose lowest
- * bit says which one holds. So a fork or a reader in the middle of it sees a whole value. */
+/* The value has two slots: a change fills in the slot that is not read and then increments `version`, whose lowest
+ * bit selects the slot. So a reader, or the child of a fork, sees a complete value even in the middle of a change. */
 struct cell {
     uint64_t number;   /* (a) */
     uint32_t version;  /* (a) */
-    uint32_t recorded; /* service thread: the version that the trace has */
+    uint32_t recorded; /* version that is in the trace; service thread only */
     struct setting_value value[2];
     void (*changed)(void); /* (a) */
 };
 
 static struct cell cells[SETTING_N];
-static uint32_t busy; /* (a) somebody changes a cell */
+static uint32_t busy; /* (a) lock: held by a thread that changes or copies a cell */
 
 static void store(struct cell *c, const struct setting_value *v) {
     uint32_t next = __atomic_load_n(&c->version, __ATOMIC_RELAXED) + 1;
@@ -89,7 +89,7 @@ void settings_after_fork(void) {
     sys_unlock(&busy);
 }
 
-/* "text" */
+/* Writes a string as JSON, in quotes. */
 static void put_json(FILE *f, const char *text) {
     fputc('"', f);
     for (const unsigned char *p = (const unsigned char *)text; *p; p++)

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.h - what the files of agent/core share: the state of the recording, and the word that says whether the agent runs in
- * this very process. The parts (part.h) keep their own state.
+ * state.h - state that the files of agent/core share: the state of the recording, and agent_word, which says whether the agent runs
+ * in this very process. The parts (part.h) keep their own state.
  *
  *     OFF -> STARTING -> RUNNING -> STOPPING -> STOPPED -> STARTING ...
  *     OFF -> WAITING  -> STARTING            in a forked child: no file is made for a while,
  *               +-----------------> STOPPED  because most forked children exec or exit at once
  *
- * The word is a page with MADV_WIPEONFORK: in a child made by whatever means that copies memory (_Fork(), clone(), a fork() under way
- * as we came: none runs our handlers) it reads as OFF, with nothing that leads to the live file, which is not mapped there. In a child that
- * shares memory (vfork) its pid is not the child's. So a stale copy of the agent never believes that its threads exist.
- *
- * Who touches what: the word any thread, with __atomic; `wanted`, `config` and `how` whoever moved the phase to
- * STARTING or WAITING; all else the service thread, while fork_lock (agent/base/fork_lock.h) is held when it changes.
+ * agent_word is a page with MADV_WIPEONFORK. In a child that has a copy of the memory, it reads as OFF and has no pointer to the live file,
+ * which is not mapped there; this holds also for children where our fork handlers do not run: after _Fork(), clone(), or a fork() that was in
+ * progress when the agent came. In a child that shares the memory (vfork), the word's pid is not the child's. So a stale copy of the agent
+ * never assumes that its threads exist. Access: any thread uses agent_word, with __atomic; the thread that moved the phase to STARTING or
+ * WAITING uses `wanted`, `config` and `how`; the service thread uses all else, and holds fork_lock (agent/base/fork_lock.h) to change it.
  */
 #ifndef PROBING_AGENT_STATE_H
 #define PROBING_AGENT_STATE_H
@@ -34,23 +33,23 @@ enum agent_phase {
 enum { AGENT_STOP_NONE, AGENT_STOP_WRITING, AGENT_STOP_ASKED };
 
 extern struct agent_word {
-    uint32_t pid;      /* whose word this is; 0 in a child */
+    uint32_t pid;      /* process that this word belongs to; 0 in a child */
     uint32_t phase;    /* enum agent_phase, futex */
     uint32_t stop;     /* AGENT_STOP_ASKED: end the recording; `reason` is filled in */
     uint32_t wakers;   /* threads inside agent_wake(), which touch *live */
     struct live *live; /* set while it is mapped and RUNNING */
     struct live *open; /* (a) producer.c */
-    uint32_t torch;    /* (a) which recording of PyTorch is in progress, 0: none (torch_thread.c) */
+    uint32_t torch;    /* (a) number of PyTorch's recording in progress; 0: none (torch_thread.c) */
     int error;         /* why STARTING ended in STOPPED */
     char reason[32];
-    int status; /* what exit() or _exit() was called with; -1: it was not, or is not known */
+    int status; /* argument of exit() or _exit(); -1: not called, or not known */
 } __attribute__((aligned(4096))) agent_word;
 
 struct agent {
-    int wanted; /* this process is being recorded, so its forked children are to be */
+    int wanted; /* this process is recorded, so its forked children are to be recorded, too */
     char how[16];
     struct agent_config config;
-    char barred[128]; /* why the last try to record ended before its start, or "" */
+    char barred[128]; /* why the last attempt to record was refused, or "" */
 
     struct writer *writer;
     int asked; /* a request of the mailbox is in progress */
@@ -60,7 +59,7 @@ extern struct agent probing_agent;
 
 /* Wakes the service thread. Async-signal-safe; safe while the live file is being closed. */
 void agent_wake(void);
-/* Sets the phase and wakes who waits for it. */
+/* Sets the phase and wakes the threads that wait for it. */
 void agent_set_phase(enum agent_phase phase);
 /* Waits while the phase is `phase`, at most timeout_ms. Returns the phase. Async-signal-safe. */
 enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms);
@@ -68,13 +67,13 @@ enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms);
 /* service.c: the service thread. */
 void *service_main(void *unused);
 
-/* leftover.c: what other programs have left. */
-/* After exec: completes the trace of the program that this very process ran before, which is as complete as a killed process's, and
- * whose live file says that the process still runs, so that nobody else may finish it until it ends. Looks in the directory of our
- * own live file, `own` at `own_path`, which is passed over. Only where no other agent can be in this process: at its start. How many it completed. */
+/* leftover.c: finishes traces that other programs have left. */
+/* After exec: finishes the trace of the program that this very process ran before. That trace is as complete as a killed process's, but its
+ * live file says that the process still runs, so that nobody else may finish it. Looks in the directory of our own live file (`own`, at `own_path`),
+ * which is skipped. To be called only at the agent's start, when no other agent can be in this process. Returns the number of traces finished. */
 int leftover_finish(const struct live *own, const char *own_path);
-/* Before a new run begins (run_take()): finishes the traces FILE and FILE.d/... of dead processes, from live files in `run_dir`
- * (const char *), or where this process's own will be. */
+/* Before a new run begins (run_take()): finishes the traces FILE and FILE.d/... of dead processes, from the live files in `run_dir`
+ * (const char *), or in the directory where this process's own live file will be. */
 void leftover_of_trace(const char *trace, void *run_dir);
 
 #endif

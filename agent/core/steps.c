@@ -5,8 +5,8 @@
 
 static steps_fn *listeners[STEPS_LISTENERS]; /* (a) */
 static struct {
-    uint64_t current; /* (a), as the other */
-    int underway;
+    uint64_t current; /* (a) */
+    int underway;     /* (a) */
 } steps;
 
 int steps_on_end(steps_fn *fn) {

@@ -8,7 +8,7 @@
 #include "agent/core/state.h"
 
 #define MOST          24
-#define LARGER        16 /* the libraries' thread-local data may leave no space in a small stack */
+#define LARGER        16 /* factor: libraries' thread-local data may not fit a small stack */
 #define EXEC_MS       100
 #define STARTER_STACK (64u << 10)
 
@@ -21,13 +21,13 @@ struct start {
 };
 
 static struct {
-    uint32_t made, begun; /* (a) threads of ours: created; running. Both until they end */
-    uint32_t ids[MOST];   /* (a) of these, 0: free */
-    uint32_t main_ends;   /* (a) the main thread is on its way out */
+    uint32_t made, begun; /* (a) number of our threads created; running. Until they end */
+    uint32_t ids[MOST];   /* (a) kernel ids of our running threads; 0: free */
+    uint32_t main_ends;   /* (a) the main thread is about to end */
     uint32_t main_ended;  /* (a) */
-    int outlived;         /* service thread: others went on when the main thread had ended */
+    int outlived;         /* other threads went on after the main thread; service thread only */
 } ours;
-/* Not on the heap: a thread's first free() takes an arena of its own, 64 MiB of address space, and most of ours need none. */
+/* Not on the heap: a thread's first free() would reserve a malloc arena, 64 MiB of address space, which most of our threads do not need. */
 static struct start starts[MOST];
 static uint32_t life; /* (a) counts forks: a thread that forked is not ours in the child */
 static pthread_key_t key;
@@ -59,7 +59,7 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* 0 or an errno; s belongs to the new thread, or stays the caller's. */
+/* Creates a thread. Returns 0, and s then belongs to the new thread; or an errno, and s stays the caller's. */
 static int create(pthread_t *join, size_t stack, struct start *s) {
     pthread_t thread;
     pthread_attr_t attr;
@@ -73,7 +73,7 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
     pthread_attr_setdetachstate(&attr, join ? PTHREAD_CREATE_JOINABLE : PTHREAD_CREATE_DETACHED);
     if (stack)
         pthread_attr_setstacksize(&attr, stack);
-    /* While another thread is in execve(), which may fail, the kernel makes none. */
+    /* While another thread is in execve(), which may still fail, the kernel creates no thread. */
     for (int i = 0; (err = pthread_create(&thread, &attr, run, s)) == EAGAIN && i < EXEC_MS; i++)
         sys_sleep(SYS_MS);
     if (err == EINVAL && stack) {
@@ -91,8 +91,8 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
 
 /* ---- tables of file descriptors ---- */
 
-/* A new thread has its creator's table. So once the service thread has one of its own, another thread, which has the program's,
- * starts those that are to have the program's, too. */
+/* A new thread shares its creator's table. So once the service thread has a table of its own, a starter thread, which still shares the
+ * program's table, creates the threads that are to share it. */
 static __thread struct threads_starter *starter;
 
 static void wait_for(sem_t *sem) {
@@ -120,7 +120,7 @@ static int ask_starter(size_t stack, struct start *s) {
 int threads_own_files(void) {
     if (syscall(SYS_close_range, 0u, UINT_MAX, CLOSE_RANGE_UNSHARE))
         return -errno;
-    /* What some library prints from our thread goes nowhere. */
+    /* Occupy 0 to 2, so that what a library prints from our thread goes nowhere. */
     for (int i = 0; i < 3; i++)
         (void)!open("/", O_PATH | O_CLOEXEC);
     return 0;
@@ -163,7 +163,7 @@ int threads_count(void) {
     return (int)__atomic_load_n(&ours.made, __ATOMIC_SEQ_CST);
 }
 
-/* ---- who is left ---- */
+/* ---- which threads are left ---- */
 
 static void main_thread_ends(void *unused UNUSED) {
     __atomic_store_n(&ours.main_ends, 1, __ATOMIC_RELEASE);
@@ -189,20 +189,20 @@ enum threads_left threads_left(int *status) {
     if (*state != 'Z' && *state != 'X')
         return __atomic_load_n(&ours.main_ends, __ATOMIC_ACQUIRE) ? THREADS_ENDING : THREADS_MAIN;
     __atomic_store_n(&ours.main_ended, 1, __ATOMIC_RELEASE);
-    /* The dead main thread is counted until the process is gone. One of ours that ends or begins meanwhile counts as another's,
-     * until the next time. */
+    /* The kernel counts the dead main thread until the process is gone. A thread of ours that begins or ends during this check counts as
+     * the program's, until the next check. */
     if (strtoul(proc_stat_field(text, 20), NULL, 10) - 1 > before ||
         before != __atomic_load_n(&ours.begun, __ATOMIC_SEQ_CST)) {
         ours.outlived = 1;
         return THREADS_OTHERS;
     }
-    if (ours.outlived) /* of several threads the last one's code counts, as far as is known 0 */
+    if (ours.outlived) /* the last thread's exit code counts; it is not known: take 0 */
         *status = 0;
     return THREADS_OURS;
 }
 
 int threads_is_ours(uint32_t tid, int perhaps) {
-    /* One that has begun to exist and not to run has not said its id; it is not the main thread. In this order: it may say it meanwhile. */
+    /* A thread that was created but does not run yet is not in `ids`; it is not the main thread. This is read first: it may run meanwhile. */
     int unsaid = __atomic_load_n(&ours.made, __ATOMIC_SEQ_CST) !=
                  __atomic_load_n(&ours.begun, __ATOMIC_SEQ_CST);
     return swap_id(tid, tid) || (perhaps && unsaid && tid != (uint32_t)getpid());
@@ -216,10 +216,10 @@ static void *leave(void *unused UNUSED) {
     exit(0);
 }
 
-/* A main thread that ended by the bare system call has a code, and glibc had no part in it. */
+/* A status other than 0 means that the main thread ended by the bare exit system call, without glibc: so the process ends without exit(). */
 void threads_exit(int status) {
     if (!status) {
-        /* On a thread of its own: handlers may want a whole stack. */
+        /* On a new thread, because atexit handlers may need a stack of normal size. */
         if (!thread_spawn(NULL, "probing-exit", 0, leave, NULL))
             for (;;)
                 pause();

@@ -6,9 +6,9 @@
  *     if (threads_left(&status) == THREADS_OURS) ...       // the program has ended: close the trace, then
  *     threads_exit(status);
  *
- * glibc ends a process, as by exit(0), when the last thread ends. Ours are threads to it like any other, so a process whose main
- * thread has ended (pthread_exit(), or a thread that forked and returns in the child) would live on for them. The service
- * thread therefore checks whether anybody else is left, and does what glibc would have done.
+ * glibc ends a process, as by exit(0), when its last thread ends. It counts the agent's threads like any other, so a process whose main
+ * thread has ended (by pthread_exit(), or as a thread that forked and returns in the child) would never end. The service thread
+ * therefore checks whether any other thread is left, and if not does what glibc would have done.
  */
 #ifndef PROBING_AGENT_THREADS_H
 #define PROBING_AGENT_THREADS_H
@@ -17,43 +17,43 @@
 #include <semaphore.h>
 #include <stdint.h>
 
-/* Starts a thread of ours; stack 0: the default size. With `join` it is to be joined, else it is detached and has the program's
- * file descriptors. 0 or -errno. For fork's child handler too. */
+/* Starts a thread of the agent; stack 0: the default size. With `join` the caller must join it; else it is detached and shares the
+ * program's file descriptors. Returns 0 or -errno. Fork's child handler may call it. */
 int thread_spawn(pthread_t *join, const char *name, size_t stack, void *(*run)(void *), void *arg);
-/* The calling thread, one of ours, gets a table of file descriptors of its own: what it opens takes no number that the program expects to
- * get, is in no list of the program's descriptors, and cannot be closed by it; none of the program's files is held open. 0 or -errno
- * (before Linux 5.9, or where a sandbox forbids it): then nothing has changed. */
+/* Gives the calling thread, one of the agent's, a file descriptor table of its own. So what it opens takes no number that the program expects
+ * to get, is in no list of the program's descriptors, and cannot be closed by the program; and it holds none of the program's files open.
+ * Returns 0; or -errno (before Linux 5.9, or where a sandbox forbids it), and then nothing has changed. */
 int threads_own_files(void);
-/* The same for the service thread, which starts others that are to have the program's: one that waits is kept for that. Then the thread
- * calls threads_join_starter() before it ends. */
+/* The same for the service thread, which starts other threads that are to share the program's table: a waiting starter thread is kept for that.
+ * The service thread must call threads_join_starter() before it ends. */
 struct threads_starter {
     sem_t asked, answered;
     int err;
     size_t stack;
-    struct start *start; /* NULL: it is to end */
+    struct start *start; /* thread to start; NULL: the starter is to end */
     pthread_t thread;
 };
 int threads_split_files(struct threads_starter *t);
 void threads_join_starter(struct threads_starter *t);
-/* How many there are, those included that have not begun to run. Any thread. */
+/* Returns the number of the agent's threads, including those that do not run yet. Callable from any thread. */
 int threads_count(void);
 
 enum threads_left {
     THREADS_MAIN,   /* the main thread lives */
-    THREADS_ENDING, /* it is about to end */
-    THREADS_OTHERS, /* it has ended, others of the program go on */
-    THREADS_OURS,   /* none but ours: *status is what the process would have ended with */
+    THREADS_ENDING, /* the main thread is about to end */
+    THREADS_OTHERS, /* the main thread has ended, other threads of the program go on */
+    THREADS_OURS,   /* only ours are left: *status is what the process would have ended with */
 };
 enum threads_left threads_left(int *status);
-/* Whether it is; with `perhaps` also whether it may be, which any thread may while one of ours begins. Of the calling process. */
+/* Returns whether thread `tid` of this process is the agent's; with `perhaps` also when it may be: while a thread of the agent starts, any may. */
 int threads_is_ours(uint32_t tid, int perhaps);
-/* Whether the main thread had ended when that was last asked. */
+/* Returns whether the main thread had ended at the last call of threads_left(). */
 int threads_main_ended(void);
-/* The calling thread, if it is the main one, is to wake the service thread when it ends. Others do nothing. */
+/* If the calling thread is the main thread, makes it wake the service thread when it ends; else does nothing. */
 void threads_watch_main(void);
-/* Ends the process as glibc does when its last thread has ended. Not in a handler. */
+/* Ends the process as glibc does when its last thread has ended. Must not be called in a signal handler. */
 void threads_exit(int status) __attribute__((noreturn));
-/* In a forked child: none of them exists. Async-signal-safe. */
+/* To be called in a forked child: none of the agent's threads exists. Async-signal-safe. */
 void threads_after_fork(void);
 
 #endif
