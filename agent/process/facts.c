@@ -12,16 +12,16 @@
 #include "agent/core/settings.h"
 #include "writer/map.h"
 
-#define AGAIN_NS 10000000000u /* programs set variables before they import torch */
+#define AGAIN_NS 10000000000u /* interval: programs set variables before they import torch */
 #define SAID_MAX 512
 
 static struct {
-    struct map said;  /* what was written last: hash of kind and key, and of the value */
-    uint32_t segment; /* of the trace, + 1 */
+    struct map said;  /* last written facts: hash of kind and key -> hash of the value */
+    uint32_t segment; /* number of the trace's segment, + 1 */
     uint64_t next_environment;
 } f;
 
-/* Whether this is news; remembers it. */
+/* Returns whether the value is new or has changed since it was last written; remembers it. */
 static int is_news(const char *kind, const char *key, const char *value) {
     uint64_t k = known_text(known_mix(known_text(0, kind), 1), key);
     uint32_t v = (uint32_t)known_text(0, value) | 1, was = map_find(&f.said, k);
@@ -35,7 +35,7 @@ static void say(struct writer *w, const char *kind, const char *key, const char 
                 .value = value_text(value));
 }
 
-/* What stands behind `name` and one or more of `between` in a line of the text, up to the line's end; "" when it is not there. */
+/* Returns the rest of the line after `name` and one or more characters of `between`; "" when the text has no such line. */
 static char *value_of(char *text, const char *name, const char *between) {
     char *p = proc_value(text, name, between);
     if (!p)
@@ -46,7 +46,7 @@ static char *value_of(char *text, const char *name, const char *between) {
 
 /* ---- the environment ---- */
 
-/* A list of names, the last characters of which may be a `*`. */
+/* Returns whether the list contains the name. A name in the list may end in `*`, which matches any characters. */
 static int is_listed(const char *list, const char *name, size_t n) {
     for (const char *p = list; *(p += strspn(p, ", ")); p += strcspn(p, ", ")) {
         size_t len = strcspn(p, ", ");
@@ -57,7 +57,7 @@ static int is_listed(const char *list, const char *name, size_t n) {
     return 0;
 }
 
-/* By its name, or a password in a URL. */
+/* Returns whether a variable looks like a secret: by its name, or because its value is a URL with a password. */
 static int is_secret(const char *entry, size_t n) {
     static const char *const words[] = {"TOKEN",  "SECRET",     "PASSW",    "PWD",
                                         "KEY",    "CREDENTIAL", "AUTH",     "JWT",
@@ -111,7 +111,7 @@ static void take_system(struct writer *w) {
         say(w, "system", "nvidia_driver", value_of(text, "NVRM version", ": "));
 }
 
-/* The limit that a file of the cgroup holds; where it holds none, that of the nearest enclosing group. */
+/* Records the limit in a file of the cgroup; where the group has no limit, that of the nearest enclosing group. */
 static void take_limit(struct writer *w, const char *root, const char *dir, const char *file) {
     char path[4200], text[512];
     size_t n = strlen(dir);
@@ -131,7 +131,7 @@ static void take_limit(struct writer *w, const char *root, const char *dir, cons
     say(w, "limit", file, text);
 }
 
-/* Of one hierarchy: "controllers:path". In a container the path may be another's: then its own lies at the mount's root. */
+/* Records the limits of one cgroup hierarchy, "controllers:path". In a container, the path may be one outside: then the own group is the mount's root. */
 static void take_cgroup(struct writer *w, char *line) {
     static const char *const files[] = {"memory.max",
                                         "memory.high",
@@ -157,7 +157,7 @@ static void take_cgroup(struct writer *w, char *line) {
             continue;
         for (size_t i = 0; i < sizeof files / sizeof *files; i++)
             take_limit(w, root, in, files[i]);
-        /* How often somebody in it was killed for memory: whoever finishes this trace compares. */
+        /* The number of OOM kills in the group: if the process is killed, whoever finishes the trace compares it with the later number. */
         for (int v1 = 0; v1 < 2; v1++) {
             snprintf(path, sizeof path, "%s%s/%s", root, in,
                      v1 ? "memory.oom_control" : "memory.events");
@@ -187,7 +187,7 @@ static void take_cgroups(struct writer *w) {
 
 /* ---- versions ---- */
 
-/* SITE/NAME[_MORE]-VERSION[-...].dist-info or .egg-info; `-`, `_` and `.` are one, so are capitals. */
+/* Records a package's version, from SITE/NAME[_MORE]-VERSION[-...].dist-info or .egg-info; `-`, `_` and `.` are equivalent, case is ignored. */
 static void take_package(struct writer *w, const char *site, const char *name, const char *key) {
     DIR *d = opendir(site);
     struct dirent *e;
@@ -210,7 +210,7 @@ static void take_package(struct writer *w, const char *site, const char *name, c
         closedir(d);
 }
 
-/* What torch was built with: lines such as cuda = '12.4', or cuda: Optional[str] = None */
+/* Records what torch was built with, from lines such as cuda = '12.4', or cuda: Optional[str] = None */
 static void take_torch(struct writer *w, const char *site) {
     static const char *const names[] = {"cuda", "hip", "git_version"};
     char path[4200], text[4096], key[32];
@@ -226,7 +226,7 @@ static void take_torch(struct writer *w, const char *site) {
     }
 }
 
-/* Of a library with its version in its name. */
+/* Records the version of a library that has it in its file name. */
 static void take_library(struct writer *w, const char *path) {
     static const char *const libraries[][2] = {{"libcuda.so.", "cuda_driver"},
                                                {"libcudart.so.", "cuda_runtime"},
@@ -240,7 +240,7 @@ static void take_library(struct writer *w, const char *path) {
     }
 }
 
-/* Of the package that a mapped file belongs to: .../site-packages/NAME/..., .../site-packages/nvidia/NAME/... */
+/* Records the version of the package that a mapped file belongs to: .../site-packages/NAME/..., .../site-packages/nvidia/NAME/... */
 static void take_version(struct writer *w, const char *path) {
     const char *at = strstr(path, "-packages/"), *key;
     char site[4096], name[160];
@@ -265,12 +265,12 @@ static void take_version(struct writer *w, const char *path) {
         take_torch(w, site);
 }
 
-/* ---- together ---- */
+/* ---- all facts ---- */
 
 void facts_take(struct writer *w, uint64_t now) {
     uint32_t at = __atomic_load_n(&writer_live(w)->segment, __ATOMIC_RELAXED) + 1;
     const char *path;
-    if (at != f.segment) { /* a new file stands alone */
+    if (at != f.segment) { /* each segment must be readable alone */
         facts_reset();
         f.segment = at;
         take_system(w);

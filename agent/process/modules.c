@@ -9,11 +9,11 @@
 #include "agent/pywalk/image.h"
 
 struct module {
-    uint64_t key; /* of path, range and inode: by which two modules are distinguished */
+    uint64_t key; /* hash of path, range and inode, which identify a module */
     uint64_t start, end, bias;
-    uint64_t seen_at;    /* ns */
-    uint32_t generation; /* of the last scan that saw it */
-    uint32_t written;    /* epoch + 1 in which it was written, 0 = not yet */
+    uint64_t seen_at;    /* when it was first seen, ns */
+    uint32_t generation; /* number of the last scan that saw it */
+    uint32_t written;    /* epoch in which it was written, + 1; 0: not yet */
     size_t build_id_len;
     uint8_t build_id[PYWALK_BUILD_ID];
     char *path;
@@ -33,14 +33,14 @@ struct group {
     int exec, any;
 };
 
-/* What the ELF header in memory says: bias and build-id. The module may go away while we read. */
+/* Reads the bias and the build-id from the ELF header in memory. The module may be unloaded meanwhile. */
 static void read_elf(struct module *m, uint64_t offset) {
     struct pywalk_mem mem = {memory_read, NULL};
     struct pywalk_elf elf;
     m->bias = m->start - offset;
     if (offset || pywalk_elf_read(mem, m->start, &elf))
         return;
-    for (int i = elf.e.e_phnum - 1; i >= 0; i--) /* the first one holds the header */
+    for (int i = elf.e.e_phnum - 1; i >= 0; i--) /* the first PT_LOAD has the header */
         if (elf.p[i].p_type == PT_LOAD)
             m->bias = m->start - (elf.p[i].p_vaddr - elf.p[i].p_offset);
     m->build_id_len = pywalk_build_id(mem, m->start, m->build_id);
@@ -84,7 +84,7 @@ static int take_line(void *ctx, char *line) {
     char name[sizeof g->path];
     int err = 0;
     if (proc_map_line(line, &m) || (strcmp(m.path, "[vdso]") && (m.path[0] != '/' || !m.inode)))
-        return 0; /* .bss, heap, stack, JIT code: no file; it may lie between a file's segments */
+        return 0; /* no file: .bss, heap, stack, JIT code; may lie between a file's segments */
     snprintf(name, sizeof name, "%s%s", m.path, m.deleted ? " (deleted)" : "");
     if (g->any &&
         (m.inode != g->inode || m.offset == 0 || m.start < g->end || strcmp(name, g->path)))
@@ -109,7 +109,7 @@ void modules_take(struct writer *w) {
         ms.generation++;
         whole = !memory_maps(take_line, &g) && !end_group(&g);
     }
-    /* Writes what is new in this epoch, drops what the last scan did not see. */
+    /* Write the modules that are new in this epoch, drop those that the last scan did not see. */
     for (struct module *m = ms.list; m < ms.list + ms.n; m++) {
         if (!err && m->written != epoch) {
             err = WRITER_EMIT(w, module, .key = m->key, .path = value_text(m->path),
@@ -117,7 +117,7 @@ void modules_take(struct writer *w) {
                               .start = m->start, .end = m->end, .bias = m->bias, .ts = m->seen_at);
             m->written = err ? m->written : epoch;
         }
-        if (!whole) /* not seen, because the scan broke off */
+        if (!whole) /* the scan was cut short: a module that it did not see may exist */
             m->generation = ms.generation;
         if (m->generation == ms.generation) {
             ms.list[kept++] = *m;

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process.h - what the kernel and the environment say of this process, for process_part.c. The writer's thread only.
+ * process.h - records what the kernel and the environment tell about this process, for process_part.c. The writer's thread only.
  *
- * modules.c: which ELF files are mapped where, and when that changed: module and module_unload records.
+ * modules.c: which ELF files are mapped where, and when that changes: module and module_unload records.
  *
- *     modules_take(writer);             // each second: cheap while nothing was loaded; and at the end
+ *     modules_take(writer);             // each second (cheap while nothing is loaded), and at the end
  *     modules_free();
  *
- * Whether something changed is seen in the loader's own list (agent/base/loaded.h). Then /proc/thread-self/maps is read.
+ * /proc/thread-self/maps is read only when the dynamic loader's list (agent/base/loaded.h) has changed.
  *
- * facts.c: what the process runs with and on: fact records. Environment variables that the setting `environment` lists (none
- * that looks like a secret), versions of Python packages whose libraries are mapped, kernel, CPU, driver, limits of the cgroup.
+ * facts.c: the software and the machine that the process uses: fact records. They are the environment variables that the setting `environment`
+ * lists (none that looks like a secret), the versions of Python packages whose libraries are mapped, kernel, CPU, driver and cgroup limits.
  *
  *     facts_take(writer, now);                 // each second (now: ns of CLOCK_MONOTONIC): writes what is new or has changed
- *     facts_reset();                           // another recording
+ *     facts_reset();                           // at the start of another recording
  *
- * All of it is read from files and the environment's memory; no code of the program runs.
+ * All this is read from files and from the environment's memory; no code of the program runs.
  */
 #ifndef PROBING_AGENT_PROCESS_H
 #define PROBING_AGENT_PROCESS_H
 
 #include "writer/writer.h"
 
-/* Writes a module record for what is new (and for everything when the dictionary epoch changed) and module_unload for what is gone. */
+/* Writes a module record for each new module (for all modules when the dictionary epoch has changed), and module_unload for each that is gone. */
 void modules_take(struct writer *w);
-/* Path of the i-th that is mapped, valid until the next modules_take(); NULL behind the last. */
+/* Returns the path of the i-th mapped module, valid until the next modules_take(); NULL after the last one. */
 const char *modules_path(size_t i);
-/* Another recording begins with none. */
+/* Frees the list of modules: another recording begins with an empty one. */
 void modules_free(void);
-/* The same in a forked child, async-signal-safe: their memory stays. */
+/* Empties the list in a forked child, without freeing its memory. Async-signal-safe. */
 void modules_forget(void);
 
 void facts_take(struct writer *w, uint64_t now);

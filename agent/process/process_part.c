@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_part.c - what the kernel and the environment say of this process: metrics, here, modules and facts. */
+/* process_part.c - the part that records what the kernel and the environment tell about this process: metrics (in this file), modules and facts. */
 #include <sys/resource.h>
 
 #include "agent/core/part.h"
@@ -8,8 +8,8 @@
 #define MODULES_NS     SYS_SECOND
 #define MAX_INTERFACES 16 /* a container host has hundreds */
 
-/* ---- metrics: cpu, memory, io and network, from /proc and getrusage; some 60 us a time. What cannot be read (/proc/self/io of a
- * process that may not be dumped) is left out. ---- */
+/* ---- metrics: cpu, memory, io and network, from /proc and getrusage(); takes about 60 us. What cannot be read (for example /proc/self/io
+ * of a process that is not dumpable) is left out. ---- */
 
 static uint64_t number_after(char *text, const char *key) {
     char *value = proc_value(text, key, ": \t");
@@ -55,7 +55,7 @@ static void take_io(struct writer *w) {
                     .write_bytes = number_after(buf, "write_bytes"));
 }
 
-/* Whether it was ever used. "  eth0: rx_bytes rx_packets rx_errs rx_drop fifo frame compressed multicast tx_bytes ..." */
+/* Records an interface; returns 0 if it was never used. "  eth0: rx_bytes rx_packets rx_errs rx_drop fifo frame compressed multicast tx_bytes ..." */
 static int take_interface(struct writer *w, uint64_t now, const char *line) {
     uint64_t c[16];
     char *p, *colon = strchr(line, ':');
@@ -108,7 +108,7 @@ static void round_of(struct writer *w, uint64_t now) {
     facts_take(w, now);
 }
 
-/* What was loaded in this second may be what crashed. */
+/* A library that was loaded less than a second ago may be the one that crashed: so record it now. */
 static void triggered(struct writer *w, uint64_t before UNUSED) {
     round_of(w, next_modules);
 }

@@ -11,20 +11,20 @@
 #include "agent/sampler/sampler.h"
 
 #define REQUESTS 8
-#define BURST_MS 1500 /* on a busy machine the sampler comes late */
+#define BURST_MS 1500 /* wait for the stacks: on a busy machine the sampler gets the CPU late */
 #define REARM_NS 1000000000u
-#define PENDING  1000000u /* what the parts began that long before is written */
+#define PENDING  1000000u /* ns: an operation that began this long before the trigger is written */
 
 enum { FREE, FILLING, POSTED, TAKEN, DONE };
-#define LEFT 0x100u /* nobody waits for it */
+#define LEFT 0x100u /* flag of a state: no thread waits for the trigger (any more) */
 
 struct triggers trigger_config;
 static struct trigger requests[REQUESTS];
-static uint32_t ids, used[TRIGGER_KINDS]; /* (a) in this recording */
+static uint32_t ids, used[TRIGGER_KINDS]; /* (a) number of triggers in this recording; by kind */
 static uint64_t rearmed;
 static uint32_t open_generation; /* (a) recording whose triggers are on; 0: none */
 
-/* ---- any thread, any signal context ---- */
+/* ---- callable from any thread and any signal handler ---- */
 
 int trigger_is_on(enum trigger_kind kind) {
     return __atomic_load_n(&trigger_config.on, __ATOMIC_RELAXED) >> kind & 1;
@@ -92,7 +92,7 @@ void trigger_emit(struct writer *w, const struct trigger *t) {
 }
 
 static void serve(struct writer *w, struct trigger *t) {
-    /* Whoever waits may give up at any time, which sets LEFT beside the state. */
+    /* The waiting thread may give up at any time: it then sets LEFT in the state. */
     if (sys_swap(&t->state, POSTED, TAKEN) != POSTED &&
         sys_swap(&t->state, POSTED | LEFT, TAKEN | LEFT) != (POSTED | LEFT))
         return;
@@ -162,14 +162,14 @@ static void round_of(struct writer *w, uint64_t now) {
     }
 }
 
-/* Nobody serves them from now on: who dies is not to wait. */
+/* From now on no trigger is served, so a dying thread must not wait for one. */
 static int halt(void) {
     __atomic_store_n(&trigger_config.on, 0, __ATOMIC_RELEASE);
     return 0;
 }
 
 static void end(struct writer *w) {
-    round_of(w, 0); /* what has come since the last round; no step is slow at time 0 */
+    round_of(w, 0); /* serves triggers posted since the last round; at time 0 no step is slow */
     settings_watch(SETTING_triggers, NULL);
     trigger_fatal_remove();
 }

@@ -2,10 +2,10 @@
 /*
  * trigger_exception.c - uncaught exceptions, recorded before the interpreter prints them.
  *
- * sys.excepthook and threading.excepthook stay the objects they are: what is replaced is the C function that the built-in
- * ones call, in their method definitions (data of the interpreter, writable). So `sys.excepthook is sys.__excepthook__`
- * holds and nothing is seen from Python. A program that sets a hook of its own is noticed
- * when that hook calls the built-in one, which most do; else not. SystemExit calls none.
+ * The objects sys.excepthook and threading.excepthook are not replaced. Instead, the C function pointers in the method definitions
+ * of the built-in hooks are (writable data of the interpreter). So `sys.excepthook is sys.__excepthook__` still holds, and Python
+ * code sees no change. Where the program sets a hook of its own, exceptions are recorded only if
+ * that hook calls the built-in one, which most do. SystemExit calls no hook.
  */
 #include <stdio.h>
 
@@ -21,7 +21,7 @@ static capi_function *sys_was, *thread_was; /* NULL: not replaced */
 
 /* ---- what is recorded ---- */
 
-/* The text of an object's attribute; "" when it has none. */
+/* Returns the text of an object's attribute; "" when the object does not have it. */
 static const char *text_of(void *object, const char *attribute, char *buf, size_t n) {
     CAPI_AUTO void *value = capi_attr(object, attribute);
     *buf = 0;
@@ -30,19 +30,19 @@ static const char *text_of(void *object, const char *attribute, char *buf, size_
     return buf;
 }
 
-/* "ValueError: text". str() of an exception is the program's own code, as in the hook that follows. */
+/* Sets the detail to "ValueError: text". str() of an exception may run the program's code, as the built-in hook will do next anyway. */
 static void say_exception(struct trigger *t, void *type, void *value) {
     CAPI_AUTO void *str = value ? py.PyObject_Str(value) : NULL;
     py.PyErr_Clear();
     size_t n = strlen(text_of(type, "__name__", t->detail, sizeof t->detail - 2));
     strcpy(t->detail + n, ": ");
-    if (str) /* whole characters, as many as fit */
+    if (str) /* as many complete characters as fit */
         pyvalue_text(str, t->detail + n + 2, sizeof t->detail - n - 2);
     t->detail[strcspn(t->detail, "\n")] = 0;
     t->detail[n] = t->detail[n + 2] ? ':' : 0;
 }
 
-/* Outermost first, as Python prints it. */
+/* Sets the text to the traceback, outermost frame first, as Python prints it. */
 static void say_traceback(struct trigger *t, void *traceback) {
     char file[TEXT], name[TEXT];
     size_t n = 0;
@@ -77,7 +77,7 @@ static void report(void *type, void *value, void *traceback) {
     trigger_post(t, TRIGGER_WAIT_MS);
 }
 
-/* ---- in front of the hooks ---- */
+/* ---- functions that run before the built-in hooks, by calling convention ---- */
 
 static void *sys_array(void *self, void *args, ssize_t n, void *names) {
     void *const *items = args;
@@ -93,7 +93,7 @@ static void *sys_tuple(void *self, void *args, ssize_t n, void *names) {
     return sys_was(self, args, n, names);
 }
 
-/* threading.ExceptHookArgs: exc_type, exc_value, exc_traceback. SystemExit is silent there. */
+/* `args` is a threading.ExceptHookArgs: exc_type, exc_value, exc_traceback. The built-in hook ignores SystemExit. */
 static void *thread_object(void *self, void *args, ssize_t n, void *names) {
     CAPI_AUTO void *type = capi_attr(args, "exc_type"), *value = capi_attr(args, "exc_value");
     CAPI_AUTO void *traceback = capi_attr(args, "exc_traceback");

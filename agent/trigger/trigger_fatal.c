@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trigger_fatal.c - signals that kill: all stacks are recorded first, then the signal goes on as if we were not there.
+ * trigger_fatal.c - fatal signals: all stacks are recorded first, then the signal has the same effect as without the agent.
  *
- * Our handler runs on the thread's alternate signal stack if it has one. It records the stack of its own thread at the fault (not
- * where the alternate stack is too small for that), posts the trigger and waits, two seconds at most, while the sampler and service
- * threads record the others. Then it restores the previous action and returns: a fault happens again at the same instruction, a signal that was sent is
- * sent to the thread once more with the same siginfo. The previous action (faulthandler, Python's handler, the default with
- * its core dump) handles it as without us: exit status, core and output are the same.
+ * Our handler runs on the thread's alternate signal stack if there is one. It records the stack of its own thread at the fault (unless
+ * the alternate stack is too small for that), posts the trigger and waits, two seconds at most, while the sampler and service threads
+ * record the other threads. Then it restores the previous action and returns: a fault happens again at the same instruction; a signal that was
+ * sent is sent to the thread once more with the same siginfo. The previous action (faulthandler, Python's handler, the default with
+ * its core dump) handles it as without the agent: exit status, core dump and output are the same.
  *
- * A handler installed after ours that chains to us ends at the same previous action. One that does not chain (torch's in DataLoader
- * workers) hides ours, so the service thread checks each second and installs ours again on top; the previous actions form a stack, and
- * each signal takes one off. If the program survives the signal, ours is installed again after two seconds, a limited number of times.
+ * A handler that is installed after ours and chains to it ends at the same previous action. One that does not chain (torch's in DataLoader
+ * workers) hides ours, so the service thread checks each second and installs ours again on top. The previous actions form a stack, and
+ * each signal pops one. If the program survives the signal, ours is installed again after two seconds, a limited number of times.
  *
- * SIGTERM only where nobody handles it: a scheduler's or launcher's last word, which Python code often does not see.
+ * SIGTERM is handled only where the program does not handle it: a scheduler or launcher sends it as its last warning, often unseen by Python code.
  */
 #include <signal.h>
 
@@ -20,11 +20,11 @@
 #include "agent/sampler/handler.h"
 #include "agent/trigger/trigger.h"
 
-#define SURVIVED_NS 2000000000u /* a program that has died has done so by then */
+#define SURVIVED_NS 2000000000u /* a program that lives longer after the signal has survived it */
 #define LAYERS      4
-#define AGAIN_MOST  1 /* who survives that often lives with the signal: a run-time of its own */
+#define AGAIN_MOST  1 /* a program that survives more often uses the signal itself (a run-time) */
 
-struct action { /* the kernel's: handed over as it was, by a system call that takes no stack */
+struct action { /* the kernel's struct: restored unchanged, by a system call that needs no stack */
     void (*handler)(int, siginfo_t *, void *);
     unsigned long flags;
     void (*restorer)(void);
@@ -36,9 +36,9 @@ static struct fatal {
     enum trigger_kind kind;
     const char *name;
     int installed;  /* (a) the action is ours */
-    uint64_t gone;  /* (a) ns: when `old` was put back because of a signal */
-    unsigned again; /* how often it was installed after that */
-    unsigned depth; /* (a) of `old` */
+    uint64_t gone;  /* (a) when an action of `old` was restored because of a signal, ns */
+    unsigned again; /* how often our action was installed after that */
+    unsigned depth; /* (a) number of actions in `old` */
     struct action old[LAYERS];
 } fatal[] = {
     {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, 0, {{.flags = 0}}},
@@ -49,7 +49,7 @@ static struct fatal {
     {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, 0, {{.flags = 0}}},
 };
 enum { NFATAL = sizeof fatal / sizeof *fatal };
-static uint32_t busy; /* (a) a thread is in here: what else happens meanwhile is its echo */
+static uint32_t busy; /* (a) a thread is recording a signal: others are consequences, ignored */
 
 static long action(int signo, const struct action *new, struct action *old) {
     return syscall(SYS_rt_sigaction, signo, new, old, sizeof new->mask);
@@ -77,11 +77,11 @@ static void report(const struct fatal *f, const siginfo_t *si, const void *uc) {
     trigger_post(t, TRIGGER_WAIT_MS);
 }
 
-/* Returns when that was, ns. */
+/* Records the signal. Returns the time, ns. */
 static __attribute__((noinline)) uint64_t heard(const struct fatal *f, const siginfo_t *si,
                                                 const void *uc) {
     uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
-    int echo = gone && sys_now() - gone < SURVIVED_NS; /* handed on to us by one above */
+    int echo = gone && sys_now() - gone < SURVIVED_NS; /* a handler above chained to us */
     if (!echo && producer_recording() && !__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) {
         report(f, si, uc);
         __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
@@ -96,19 +96,19 @@ static void on_fatal(int signo, siginfo_t *si, void *uc) {
     while (f < fatal + NFATAL - 1 && f->signo != signo)
         f++;
     __atomic_store_n(&f->gone, handler_has_room(uc) ? heard(f, si, uc) : 1, __ATOMIC_RELAXED);
-    /* The one that was covered last; whoever that is may hand the signal on to us once more, for the one below. */
+    /* Restore the action that was covered last. If that is a handler that chains to us, we are called again, and restore the one below. */
     unsigned depth = __atomic_load_n(&f->depth, __ATOMIC_ACQUIRE);
     if (depth)
         __atomic_store_n(&f->depth, depth - 1, __ATOMIC_RELEASE);
     action(signo, depth ? &f->old[depth - 1] : &none, NULL);
     __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
-    /* A fault comes again by itself; what was sent, or raised by abort(), is sent again: it waits until we return. */
+    /* A fault happens again by itself. A signal that was sent, or raised by abort(), is sent again: it stays pending until we return. */
     if (si->si_code <= 0 || signo == SIGABRT || signo == SIGTERM)
         syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), signo, si);
     errno = saved;
 }
 
-/* What is there must be something that the signal can be handed to; SIGTERM is touched only where it kills. */
+/* Returns whether our handler may replace the action `now`: it must not be ours or SIG_IGN, and for SIGTERM it must be the default (which kills). */
 static int fits(const struct fatal *f, const struct action *now) {
     return now->handler != on_fatal && now->handler != (void *)SIG_IGN &&
            (f->signo != SIGTERM || now->handler == (void *)SIG_DFL);

@@ -2,11 +2,11 @@
 /*
  * trigger_step.c - slow steps and hangs.
  *
- * The median is that of the last 50 steps, from the tenth on. The service thread checks the step in progress, so the stacks are those of a step
- * while it is slow; its final duration is added when it ends. A step that ends between two checks triggers at its end.
+ * A step is compared with the median of the last 50 steps, from the tenth on. The service thread checks the step in progress, so the stacks are
+ * those of a step while it is slow; its final duration is added when it ends. A step that ends between two checks triggers at its end.
  *
- * Before the tenth step there is no median: there a hang is that nothing begins or ends for a time (steps_alive), in a program in which
- * something has begun, and in a rank of a distributed job from its recording's start on.
+ * Before the tenth step there is no median. Until then, a hang means that nothing (steps_alive) has begun or ended for some time: since the last
+ * sign of life in a program that has given one, and since the start of the recording in a rank of a distributed job.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,9 +19,9 @@
 
 #define LAST        50
 #define FEWEST      10
-#define SLOW_OVER   5000000u    /* ns over the median, at least: tiny steps always vary */
-#define HANG_LEAST  1000000000u /* ns */
-#define CHECK_LEAST 10000000u   /* ns between two checks */
+#define SLOW_OVER   5000000u    /* minimum time over the median, ns: tiny steps always vary */
+#define HANG_LEAST  1000000000u /* minimum time of a hang, ns */
+#define CHECK_LEAST 10000000u   /* minimum time between two checks, ns */
 
 static struct {
     uint32_t lock;
@@ -29,15 +29,15 @@ static struct {
     uint64_t ring[LAST], sorted[LAST];
     unsigned n, at;
     uint64_t opened;              /* when the recording began */
-    uint64_t stalled;             /* the last sign of life that a hang was reported after */
-    int64_t fired[TRIGGER_KINDS]; /* number of the last step they fired in, -1 none */
-    struct trigger slow;          /* what was said of the step in progress */
+    uint64_t stalled;             /* sign of life after which a hang was last reported */
+    int64_t fired[TRIGGER_KINDS]; /* number of the last step in which the kind fired; -1: none */
+    struct trigger slow;          /* trigger of the step in progress, if slow_open */
     int slow_open;
 } steps;
-static struct trigger ended; /* (a by ended_ready) its end, for the service thread to write */
-static uint32_t ended_ready;
+static struct trigger ended; /* the slow step's end, for the service thread; see ended_ready */
+static uint32_t ended_ready; /* (a) `ended` is filled in and not written yet */
 
-/* The duration takes the oldest one's place; `sorted` stays sorted. */
+/* Adds a duration, in place of the oldest one when there are LAST; keeps `sorted` sorted. */
 static void add(uint64_t d) {
     unsigned n = steps.n, i = 0;
     if (n == LAST) {
@@ -58,7 +58,7 @@ static uint64_t median(void) {
     return steps.n < FEWEST ? 0 : steps.sorted[steps.n / 2];
 }
 
-/* When the step in progress began: evaluation between the steps is none's time. 0: there has been no step. */
+/* Returns when the step in progress began, or 0 when there was no step. Evaluation between two steps belongs to neither. */
 static uint64_t began(void) {
     uint64_t since = __atomic_load_n(&steps_begun, __ATOMIC_RELAXED);
     return steps.last_end && since > steps.last_end ? since : steps.last_end;
@@ -71,7 +71,7 @@ static uint64_t threshold(enum trigger_kind kind) {
     return t > least ? t : least;
 }
 
-/* Not %f: the program's locale may have a comma there. */
+/* Not %f, which would print a comma in some locales of the program. */
 #define MS_FORMAT "%" PRIu64 ".%03u ms"
 #define MS(ns)    (ns) / 1000000, (unsigned)((ns) / 1000 % 1000)
 
@@ -80,13 +80,13 @@ static void describe(struct trigger *t, const char *what, uint64_t ns) {
              MS(median()));
 }
 
-/* In the thread that trains. */
+/* Called on the training thread. */
 static void on_step(const struct step *s) {
     uint64_t begin = s->begin ? s->begin : steps.last_end, d = s->end > begin ? s->end - begin : 0;
     if (!producer_recording())
         return;
     sys_lock(&steps.lock);
-    if (s->anew) /* passes alone are shorter than steps */
+    if (s->anew) /* forget what was counted: passes are shorter than steps */
         steps.n = steps.at = 0;
     if (steps.slow_open) {
         steps.slow_open = 0;
@@ -112,7 +112,7 @@ static void on_step(const struct step *s) {
 
 /* ---- service thread ---- */
 
-/* Fires, once in a step that takes too long. */
+/* Fires when the step in progress has taken too long, once in each step. */
 static void check(enum trigger_kind kind, uint64_t taking) {
     struct trigger *t;
     if (taking <= threshold(kind) || steps.fired[kind] == (int64_t)steps.number)
@@ -134,14 +134,14 @@ void trigger_step_open(void) {
     steps.n = steps.at = 0;
     steps.last_end = steps.stalled = 0;
     steps.opened = sys_now();
-    steps_alive(0); /* that was in another recording */
+    steps_alive(0); /* forget the sign of life of an earlier recording */
     steps.fired[TRIGGER_slow_step] = steps.fired[TRIGGER_hang] = -1;
     steps.slow_open = 0;
     ended_ready = 0;
     steps_on_end(on_step);
 }
 
-/* No median yet. */
+/* Reports a hang while there is no median yet. */
 static void check_stall(uint64_t now) {
     uint64_t sign = __atomic_load_n(&steps_last_sign, __ATOMIC_RELAXED);
     struct trigger *t;
