@@ -125,7 +125,7 @@ static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, 
 
 int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
                   struct ring *ring, const struct capture_check *check, uint64_t *key) {
-    /* Ids begin anew in each epoch: so do the keys, and everything is defined once more. */
+    /* Ids start anew in each epoch: so the keys depend on the epoch, and everything is defined again. */
     uint64_t seed = known_mix(0x5eed, __atomic_load_n(&d->live->epoch, __ATOMIC_ACQUIRE));
     uint64_t flags;
     uint32_t nkeys;

@@ -8,9 +8,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#define WRITE_MS    10          /* it is checked for other signals so often while a pipe is full */
-#define VALUE_MAGIC 0x50726f62u /* upper half of the signal's value; the lower: which request */
-#define WARM        96u         /* frames of the last sample that are fetched ahead */
+#define WRITE_MS    10          /* interval of the checks for other signals while a pipe is full */
+#define VALUE_MAGIC 0x50726f62u /* upper half of the signal's value; the lower: a request's index */
+#define WARM        96u         /* most frames of the last sample that are prefetched */
 
 static struct {
     struct handler *armed; /* (a) NULL: handlers do nothing */
@@ -30,7 +30,7 @@ uint64_t request_take_cpu(struct request *s, uint64_t cpu) {
     if (cpu <= s->cpu_base) /* 0 where the sampler calls this while the handler runs */
         return 0;
     uint64_t us = (cpu - s->cpu_base) / 1000;
-    s->cpu_base += us * 1000; /* what is less than 1 us counts for the next sample */
+    s->cpu_base += us * 1000; /* the rest, below 1 us, counts for the next sample */
     return us;
 }
 
@@ -64,8 +64,8 @@ static void capture_native(struct request *s, struct unwind *u, const ucontext_t
     c->npcs = (uint32_t)unwind_walk(u, &mem, &regs, &s->memo, c->pcs, CAPTURE_PCS, &c->pcs_cut);
 }
 
-/* Asks for the cache lines that the last sample's stack lay in, all at once: most of it is the same now, and a walk meets them one after the other
- * (a tenth of the handler's time). */
+/* Prefetches the cache lines of the last sample's stack, all at once: most of that stack is the same now, and a walk would wait for one line after
+ * the other (a tenth of the handler's time). */
 static void warm(const struct handler *h, const struct request *s) {
     const struct capture *c = &s->capture;
     unwind_warm(h->unwind, &s->memo);
@@ -79,7 +79,7 @@ static void warm(const struct handler *h, const struct request *s) {
     }
 }
 
-/* Records the interrupted thread's stack. The thread is the one whose request this is. */
+/* Records the stack of the interrupted thread, which is the one that `s` belongs to. */
 static void record(struct handler *h, struct request *s, const ucontext_t *uc) {
     struct capture *c = &s->capture;
     struct live *live = h->live;
@@ -88,8 +88,8 @@ static void record(struct handler *h, struct request *s, const ucontext_t *uc) {
     warm(h, s);
     c->nframes = c->npcs = 0;
     c->frames_cut = c->pcs_cut = 0;
-    /* One that the sampler has not seen yet is of an interpreter that was entered from those that it has, or it came in place of one
-     * of its own interpreter, which is freed: its memory may be another thread's state by now. */
+    /* A thread state that the sampler has not seen yet belongs to an interpreter that was entered from the known ones; or it has replaced the
+     * known state of the same interpreter, which has been freed: that memory may be another thread's state by now. */
     tstate = states[0] = (uint64_t)(uintptr_t)h->this_tstate();
     for (uint32_t i = 0; i < CAPTURE_STATES; i++) {
         states[i + 1] = __atomic_load_n(&s->states[i], __ATOMIC_RELAXED);
@@ -118,7 +118,7 @@ static void record(struct handler *h, struct request *s, const ucontext_t *uc) {
                    request_take_cpu(s, s->cpu), s->count, flags);
 }
 
-/* The sampler may give it to another thread at any time: then its signal is late. */
+/* Returns whether the request belongs to the calling thread. The sampler may give it to another thread at any time: then this signal is late. */
 static int is_mine(const struct request *s) {
     return __atomic_load_n(&s->ident, __ATOMIC_RELAXED) == (uint64_t)pthread_self();
 }
@@ -164,7 +164,7 @@ out:
 
 /* ---- the signal ---- */
 
-/* Whether another signal is to come when this handler returns. */
+/* Returns whether another signal will be delivered when this handler returns. */
 static int others_wait(const ucontext_t *uc) {
     uint64_t closed, pending = 0;
     memcpy(&closed, &uc->uc_sigmask, sizeof closed);
@@ -172,9 +172,9 @@ static int others_wait(const ucontext_t *uc) {
     return syscall(SYS_rt_sigpending, &pending, sizeof pending) || (pending & ~closed);
 }
 
-/* A signal sent to the process (Ctrl-C) wakes its main thread to take it. Until that has a CPU, any other thread that returns from the kernel takes
- * the signal instead, and then Python's main thread sleeps on. Our sampling signal makes this thread return from the kernel. So while a signal is
- * pending that it would take, the handler waits, up to a millisecond, for the main thread to take it. */
+/* A signal sent to the process (Ctrl-C) wakes its main thread to take it. Until the main thread gets a CPU, any other thread that returns from the
+ * kernel takes the signal instead, and then Python's main thread sleeps on. Our sampling signal makes this thread return from the kernel. So while
+ * a signal is pending that this thread would take, the handler waits, up to a millisecond, for the main thread to take it. */
 static void leave_signals(const struct request *s, const ucontext_t *uc) {
     for (int i = 0; i < 10 && (pid_t)s->tid != g.pid && others_wait(uc); i++)
         sys_sleep(50000);
@@ -193,15 +193,15 @@ static void answer(struct handler *h, struct request *s, const ucontext_t *uc) {
     leave_signals(s, uc);
 }
 
-/* ---- the system call that it came into ---- */
+/* ---- the system call that the signal has interrupted ---- */
 
 static int number_at(uint64_t address) {
     uint64_t number;
     return memory_read_self(address, &number, sizeof number) || number > 0xffff ? -1 : (int)number;
 }
 
-/* The same in glibc 2.41 and later, where one function makes all calls that can be cancelled. Its code is `mov N(%rsp), %rax; syscall`, or it hands
- * the number on in %rsi to one that is `arch` below, by `mov N(%rsp), %rsi`, moves of other registers and a call. */
+/* call_number() for glibc 2.41 and later, where one function makes all cancellable calls. Its code is `mov N(%rsp), %rax; syscall`; or it passes the
+ * number in %rsi (by `mov N(%rsp), %rsi`, moves of other registers and a call) to a function whose code is `arch` below. */
 static int number_on_stack(uint64_t pc, uint64_t sp) {
     static const uint8_t arch[] = {0x48, 0x89, 0xf0, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xce, 0x4c, 0x89,
                                    0xc2, 0x4d, 0x89, 0xca, 0x4c, 0x8b, 0x44, 0x24, 0x08, 0x4c, 0x8b,
@@ -225,7 +225,7 @@ static int number_on_stack(uint64_t pc, uint64_t sp) {
     return memcmp(at - 5, "\x48\x8b\x74\x24", 4) ? -1 : number_at(sp + 8 + at[-1]);
 }
 
-/* The number of the system call that the thread is about to return from to `pc`, -1: not known. The kernel does not say it; the code in front does:
+/* Returns the number of the system call that returns to `pc`, or -1: not known. The kernel does not tell it, but the code before `pc` does:
  * `mov $number, %eax` (or `xor %eax, %eax`), at most a load of an argument, `syscall`. */
 static int call_number(uint64_t pc, uint64_t sp) {
     uint8_t code[20];
@@ -243,8 +243,8 @@ static int call_number(uint64_t pc, uint64_t sp) {
     return -1;
 }
 
-/* A write() into a pipe that has to wait for its reader ends early with what it has written, once a signal comes: `python -u` then loses the end of
- * a long line. So what our signal has cut off is written here, in pieces that a pipe with space takes at once. */
+/* A write() to a pipe that waits for the reader returns early, with a short count, when a signal comes: `python -u` then loses the end of a long
+ * line. So the rest of a write that our signal has cut short is written here, in pieces that a pipe with space takes without blocking. */
 static void finish_write(ucontext_t *uc) {
     greg_t *r = uc->uc_mcontext.gregs;
     int fd = (int)r[REG_RDI];
@@ -268,9 +268,9 @@ static void finish_write(ucontext_t *uc) {
     }
 }
 
-/* Some system calls end with EINTR after a handler, whatever SA_RESTART says (signal(7)), and C code may not expect that. What ours has interrupted
- * is made once more, as if it had not come: its arguments are in the registers still, nothing has come to pass in it, and it began just now, for
- * the sampler signals who runs: a time-out begins anew. Not where another signal waits, which is to end it. */
+/* Some system calls return EINTR after a handler in spite of SA_RESTART (signal(7)), and C code may not expect that. A call that our signal has
+ * interrupted is made again, as if the signal had not come: its arguments are still in the registers, it has had no effect, and it began just
+ * now (the sampler signals running threads), so that its time-out may start anew. Not when another signal is pending, which must end the call. */
 static void call_again(ucontext_t *uc) {
     /* clang-format off */
     static const uint16_t calls[] = {
@@ -291,7 +291,7 @@ static void call_again(ucontext_t *uc) {
         }
 }
 
-/* The signal was not sent by us. Its action was the default before ours: it gets that again, and the signal is sent once more. */
+/* Handles a signal that we did not send. Its action was the default before we installed ours: restores the default and sends the signal again. */
 static void pass_on(int signo) {
     sigset_t set;
     if (signo == SIGURG)
@@ -312,17 +312,17 @@ static __attribute__((noinline)) void handle(int signo, struct request *s, void 
         pass_on(signo);
     call_again(uc);
     quiesce_leave(&g.active);
-    finish_write(uc); /* may take long */
+    finish_write(uc); /* after quiesce_leave(): may take long */
     errno = saved;
 }
 
-/* On a stack that is too small nothing is called, and the sampler is told: it loses the tick, and reads this thread from outside then. */
+/* The signal handler. On a stack that is too small it calls nothing and tells the sampler, which loses the tick and then reads this thread from outside. */
 static void on_signal(int signo, siginfo_t *si, void *uc) {
     uint64_t i = (uint64_t)(uintptr_t)si->si_value.sival_ptr - ((uint64_t)VALUE_MAGIC << 32);
     int ours = si->si_code == SI_QUEUE && si->si_pid == __atomic_load_n(&g.pid, __ATOMIC_RELAXED);
     uint32_t n = __atomic_load_n(&g.nrequests, __ATOMIC_ACQUIRE);
     struct request *s = ours && i < n ? g.requests[i] : NULL;
-    /* Where the user's signals may not be queued (RLIMIT_SIGPENDING) it comes without what was sent along. */
+    /* When the user's limit of queued signals is reached (RLIMIT_SIGPENDING), the signal comes without the value that was sent. */
     for (i = si->si_code == SI_USER && !si->si_pid ? n : 0; i-- && !s;)
         if (is_mine(g.requests[i]) && __atomic_load_n(&g.requests[i]->queued, __ATOMIC_ACQUIRE))
             s = g.requests[i];
@@ -336,14 +336,14 @@ static int is_ours(const struct sigaction *sa) {
     return (sa->sa_flags & SA_SIGINFO) && sa->sa_sigaction == on_signal;
 }
 
-/* Claims a signal that nobody uses: SIGURG, else the highest free real-time one. A signal that is pending when the target calls exec stays pending,
- * and meets the new program's default action: SIGURG's is to be ignored, a real-time signal's is death. And debuggers do not stop at SIGURG. */
+/* Takes a signal that the program does not use: SIGURG, else the highest free real-time one. A signal that is pending when the target calls exec stays
+ * pending, and meets the new program's default action: SIGURG is ignored, a real-time signal kills. Also, debuggers do not stop at SIGURG. */
 static int install(void) {
     struct sigaction sa = {.sa_sigaction = on_signal,
                            /* The alternate stack where a thread has one: code that needs it (a
                             * foreign run-time's small stacks) has set it up for just this. */
                            .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    /* All signals wait, faults excepted: see leave_signals(), and nothing may longjmp out of the handler. */
+    /* Block all signals except faults: see leave_signals(); and so no other handler can longjmp out of ours. */
     sigfillset(&sa.sa_mask);
     for (const char *fault = (const char[]){SIGSEGV, SIGBUS, SIGFPE, SIGILL, 0}; *fault; fault++)
         sigdelset(&sa.sa_mask, *fault);
@@ -362,8 +362,8 @@ static int install(void) {
 
 int handler_arm(struct handler *h) {
     __atomic_store_n(&g.pid, getpid(), __ATOMIC_RELAXED);
-    g.uid = getuid(); /* of the one who armed it: it is only passed on, the kernel checks nothing */
-    g.nfree = 0; /* nobody holds a request yet: an earlier sampler's, or the parent's, are free */
+    g.uid = getuid(); /* only passed on in siginfo: the kernel does not check it */
+    g.nfree = 0;      /* all requests are free, those of an earlier sampler or the parent, too */
     for (uint32_t i = g.nrequests; i-- > 0;)
         g.free[g.nfree++] = i;
     int rc = install();
@@ -427,7 +427,7 @@ struct request *request_new(uint32_t tid, uint64_t ident) {
     s->interp = 0;
     memset(s->states, 0, sizeof s->states);
     guard_forget(&s->guard);
-    /* Of an earlier recording, it may be of other modules under the same generation. */
+    /* A memo of an earlier recording may refer to other modules under the same generation. */
     unwind_forget(&s->memo);
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->state, REQUEST_IDLE, __ATOMIC_RELEASE);
@@ -462,7 +462,7 @@ int handler_post(struct request *s) {
 }
 
 void handler_unpend(struct request *s) {
-    /* To ignore a signal discards it where it is pending, blocked or not; a default that ignores does, too. */
+    /* Setting the action to ignore discards a pending signal, blocked or not; so does a default action that ignores. */
     struct sigaction ours, none = {.sa_handler = g.signo == SIGURG ? SIG_DFL : SIG_IGN};
     if (sigaction(g.signo, NULL, &ours) || !is_ours(&ours))
         return;

@@ -13,21 +13,21 @@
 #define MS              SYS_MS
 #define STACK_SIZE      (512u << 10) /* includes the target's static thread-local storage */
 #define PERIOD_MIN      (MS / 10)
-#define LIST_EVERY      (10 * MS)  /* how soon new threads are seen, */
-#define LIST_WHOLE      (100 * MS) /* ended ones, and new ones of older interpreters */
+#define LIST_EVERY      (10 * MS)  /* interval of the search for new threads */
+#define LIST_WHOLE      (100 * MS) /* the same for ended ones, and new ones of older interpreters */
 #define FLUSH_EVERY     (1000 * MS)
 #define RENAME_EVERY    (3000 * MS)
 #define MODULES_EVERY   (1000 * MS)
 #define MODULES_SOON    (20 * MS) /* after a program counter in no known module */
 #define WAKE_EVERY      (20 * MS)
 #define STOP_WAIT_S     2
-#define FLUSH_MS        100 /* for the sampling thread to answer */
+#define FLUSH_MS        100 /* longest wait for the sampler thread's answer */
 #define HANDLER_WAIT_MS 1000
 #define NICE            (-10)
 #define SLICE           (MS / 10)
-#define RECHECK         (20 * MS) /* with longer periods no signal stays pending until the next tick */
-#define TORN_TRIES      100       /* senseless readings in a row: Python may change what is read */
-#define ENDED           UINT32_MAX /* `burst_done`: no more of them */
+#define RECHECK         (20 * MS) /* from this period on, signals are rechecked soon after a tick */
+#define TORN_TRIES      100       /* invalid readings in a row allowed: Python may be changing */
+#define ENDED           UINT32_MAX /* value of `burst_done` when the thread has ended */
 
 struct sampler {
     struct live *live;
@@ -36,20 +36,20 @@ struct sampler {
     uint32_t kick;              /* (a) futex: changes when `stop` or `burst` does */
     uint32_t burst, burst_done; /* (a) bursts asked for, and done (futex) */
     uint32_t burst_except;
-    uint64_t burst_tick; /* 0: idle threads' samples are to be written, no stacks */
+    uint64_t burst_tick; /* 0: take no stacks, only write the idle threads' pending samples */
     int sampling;        /* Python is initialised, and its threads are sampled */
-    int unlisted;        /* times in a row that they could not be listed */
+    int unlisted;        /* number of failed listings of threads in a row */
     uint64_t cpu_ns;     /* (a) */
     struct sampler_table table;
     uint64_t listed, listed_whole, flushed, renamed, modules, woken;
-    uint64_t covered; /* ns: ticks until then are accounted for; 0: from now on */
-    uint64_t since;  /* (a) ns: the service thread has found Python; 0: not yet, or it is sampled */
-    uint64_t asleep; /* ticks in a row that found every thread asleep */
+    uint64_t covered; /* ns: ticks up to this time are accounted for; 0: start now */
+    uint64_t since;   /* (a) ns: when the service thread found Python; 0: not yet, or sampling */
+    uint64_t asleep;  /* number of ticks in a row that found every thread asleep */
     uint64_t random;
 };
 
 static const char too_short[] = "it ended before the first tick";
-static const char *unsampled; /* (a) why there is no sample, as long as there is none */
+static const char *unsampled; /* (a) why nothing has been sampled so far */
 
 static void set_unsampled(const char *why) {
     __atomic_store_n(&unsampled, why, __ATOMIC_RELAXED);
@@ -71,7 +71,7 @@ static void burst_if_asked(struct sampler *s) {
     sys_wake(&s->burst_done);
 }
 
-/* Sleeps until `when`, or until it is to stop: 1. */
+/* Sleeps until `when`; takes bursts meanwhile. Returns 1 when the thread is to stop. */
 static int sleep_until(struct sampler *s, uint64_t when) {
     for (;;) {
         uint32_t kicked = __atomic_load_n(&s->kick, __ATOMIC_ACQUIRE);
@@ -83,8 +83,8 @@ static int sleep_until(struct sampler *s, uint64_t when) {
     }
 }
 
-/* Whether thread CPU clocks show that a thread has run for microseconds. Some sandboxes count in
- * scheduler ticks. Looks at our own so often as takes a CPU 1 to 2 ms, however long it waits for one. */
+/* Returns whether thread CPU clocks have a resolution of microseconds: in some sandboxes they count scheduler
+ * ticks. Reads our own clock so often that this takes 1 to 2 ms of CPU time, however long it waits for a CPU. */
 static int clocks_are_fine(void) {
     uint64_t last = sys_clock(CLOCK_THREAD_CPUTIME_ID);
     unsigned steps = 0;
@@ -97,12 +97,12 @@ static int clocks_are_fine(void) {
     return steps >= 8;
 }
 
-/* Waits until Python is there. 0, or 1 when it is to stop, or -errno: there will be no sampling. */
+/* Waits until Python is initialised. Returns 0; 1 when the thread is to stop; -errno when there will be no sampling. */
 static int wait_for_python(struct sampler *s, struct agent_python *py) {
     uint64_t due = __atomic_load_n(&s->since, __ATOMIC_RELAXED);
     for (uint64_t step = 2 * MS;; step = step < 100 * MS ? step + step / 4 : step) {
         int rc = agent_python_find(py, 0);
-        if (rc == 0 && !s->covered) /* what we had no CPU for since then has been missed */
+        if (rc == 0 && !s->covered) /* ticks since then count as missed: we had no CPU */
             s->covered = due;
         if (rc != -EAGAIN && rc != -ENOENT)
             return rc;
@@ -127,12 +127,12 @@ static void wake_drain(struct sampler *s, uint64_t now) {
     sys_kick(&s->live->wake);
 }
 
-/* What is done now and then. -EAGAIN: Python is gone. */
+/* Does the work that is due at longer intervals. Returns -EAGAIN when Python is gone. */
 static int upkeep(struct sampler *s, uint64_t now) {
     struct sampler_table *st = &s->table;
     int rc = 0;
     if (now - s->listed >= LIST_EVERY) {
-        /* Here, and not at every tick: a system call, 1 us. */
+        /* Not at every tick, because it is a system call (1 us). */
         __atomic_store_n(&s->cpu_ns, sys_clock(CLOCK_THREAD_CPUTIME_ID), __ATOMIC_RELAXED);
         int whole = now - s->listed_whole >= LIST_WHOLE;
         rc = whole ? sampler_threads_list(st, now) : sampler_threads_list_if_new(st, now);
@@ -168,18 +168,18 @@ static int upkeep(struct sampler *s, uint64_t now) {
 }
 
 /*
- * The next ticks to take one sample for, from `first` on. It is taken at a random time within them: exactly by the clock, a loop whose
- * round is a whole part of the period is always seen in the same place. While the whole process sleeps, one stands for several: a
- * DataLoader's workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second each.
+ * Plans the next sample, for ticks from `first` on. It is taken at a random time within them: at exact intervals, a loop whose duration
+ * divides the period would always be seen at the same place. While the whole process sleeps, one sample stands for several ticks: else
+ * each of a DataLoader's workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second.
  */
 static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
-    /* Sooner than for a single thread, which saves a system call; this saves a wake-up. */
+    /* Back off sooner than for a single thread: that saves a system call, this saves a wake-up. */
     uint64_t span = backoff_ticks(2 * s->asleep, period), last = first + (span - 1) * period;
     s->random = known_mix(s->random, first);
     return (struct tick){.at = last - s->random % (span * period), .last = last, .span = span};
 }
 
-/* In a forked child the ticks since the fork count as missed, from a random one on: so a short life has its share of ticks. */
+/* In a forked child, returns the time from which ticks count as missed: the fork's, less a random part of a period, so that a short life has its share. Else 0. */
 static uint64_t since_fork(const struct sampler *s) {
     uint64_t period = period_of(s);
     uint64_t born = children_birth();
@@ -199,7 +199,7 @@ static void lose_last(struct sampler *s) {
         live_lose(s->live, TRACE_LOST_missed_tick, (now - from) / period * n);
 }
 
-/* Samples until it is to stop (1) or Python ends (-EAGAIN). */
+/* Samples until the thread is to stop (returns 1) or Python ends (returns -EAGAIN). */
 static int sample(struct sampler *s) {
     struct sampler_table *st = &s->table;
     uint64_t next = s->covered ? s->covered : sys_now();
@@ -351,9 +351,9 @@ out:
 
 /* ---- the part ---- */
 
-static struct sampler *current; /* (a) of the recording in progress */
+static struct sampler *current; /* (a) sampler of the recording in progress */
 static struct live *live;
-static uint64_t cpu; /* of the last one: its thread's CPU time is asked for after its end, too */
+static uint64_t cpu; /* CPU time of the last sampler's thread, ns: needed after its end, too */
 
 static void settings_changed(void) {
     __atomic_store_n(&live->period_ns, settings_number(SETTING_sample_rate), __ATOMIC_RELEASE);
@@ -384,14 +384,14 @@ static void python(const struct agent_python *py UNUSED) {
         __atomic_store_n(&current->since, sys_now(), __ATOMIC_RELAXED);
 }
 
-/* As it was 10 ms or one period ago at most. */
+/* Returns the sampler thread's CPU time, which may be 10 ms or one period old. */
 static uint64_t cpu_ns(void) {
     if (current)
         cpu = __atomic_load_n(&current->cpu_ns, __ATOMIC_RELAXED);
     return cpu;
 }
 
-/* Ends the thread, which writes what it has, and disarms the handler. */
+/* Ends the sampler thread, which first writes its pending samples, and disarms the handler. */
 static int halt(void) {
     struct sampler *s = current;
     struct timespec t;
@@ -407,7 +407,7 @@ static int halt(void) {
     handler_disarm();
     if (!joined)
         lose_last(s);
-    /* A handler may be at work still, in a thread that has lost its CPU: what it uses must stay. */
+    /* A handler may still run, in a thread that has lost its CPU: the memory that it uses must stay. */
     if (handler_wait(HANDLER_WAIT_MS) || !joined)
         return -EBUSY;
     handler_uninstall();
@@ -416,7 +416,7 @@ static int halt(void) {
     return 0;
 }
 
-/* A recording without a sample says why. */
+/* Notes in the trace why a recording has no sample. */
 static void explain(struct writer *w) {
     if (unsampled && live->period_ns && !live->samples)
         meta_note(w, unsampled != too_short, "sampler", "nothing was sampled: %s", unsampled);

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread that runs and must get no signal, because it blocks it: there the signal would wait until the thread takes it by sigwait(), a signalfd
- * or sigpending(), and the program would see one that nobody sent. So its mask is read just before each signal (0.7 us), a thread that was seen to
- * block it gets none for a while, and one that has blocked it in between has it taken away again (handler_unpend).
+ * Samples a running thread that must not be signalled because it blocks the signal. There the signal would stay pending until the thread takes it by
+ * sigwait(), a signalfd or sigpending(), and the program would see a signal that it does not expect. So a thread's mask is read just before each
+ * signal (0.7 us); a thread seen to block it gets none for a while; if a thread has blocked it in between, the signal is discarded (handler_unpend).
  *
- * Its Python frames are read from outside while it runs. What has been read of the inner frames may be older than the outer ones, so it counts when
- * two more readings find the same frames. Where calls end too soon for that (some us), the frames around them are the sample.
+ * The thread's Python frames are read from outside while it runs. The inner frames may have been read at an earlier time than the outer ones, so a
+ * reading counts only if two more readings find the same frames. Where calls end too soon for that (some us), the sample is the frames around them.
  */
 #include <signal.h>
 
 #include "agent/sampler/sampler_threads.h"
 
-#define FDS_KEPT   400u     /* threads whose files are kept open, in a table of our own */
-#define OWN_NS     2000000u /* who runs for longer with our handler's mask has set it itself */
+#define FDS_KEPT   400u     /* most threads whose files stay open, in our own fd table */
+#define OWN_NS     2000000u /* a thread that runs longer with our handler's mask has set it */
 #define BIT(signo) (1ull << ((signo)-1))
-#define MASK_SHOWN 0x7fffffffull /* of a mask in /proc/PID/stat; what our handler blocks of it: */
+#define MASK_SHOWN 0x7fffffffull /* signals that /proc/PID/stat shows; those our handler blocks: */
 #define MASK_OWN                                                                                   \
     (MASK_SHOWN &                                                                                  \
      ~(BIT(SIGILL) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGSEGV) | BIT(SIGKILL) | BIT(SIGSTOP)))
-#define TRIES 4 /* of three readings; each may take twice as many */
+#define TRIES 4 /* tries of three readings each; one reading takes up to 2 * TRIES tries */
 
 size_t sampled_read(struct sampler_table *s, struct sampled *t, enum sampled_file file, char *text,
                     size_t size) {
@@ -51,7 +51,7 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
     int signo = handler_signo();
     uint64_t bit = 1ull << (signo - 1), pending, blocked, cpu;
     const char *state;
-    if (signo >= 31) { /* of the real-time signals `stat` says nothing */
+    if (signo >= 31) { /* `stat` does not show real-time signals */
         if (!sampled_read(s, t, SAMPLED_STATUS, text, sizeof text) ||
             !(state = strstr(text, "\nState:\t")))
             return SAMPLED_PENDING;
@@ -66,13 +66,13 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
         pending = p ? strtoull(p, &p, 10) : bit;
         blocked = p ? strtoull(p, NULL, 10) : 0;
     }
-    /* The mask is our handler's: the thread enters or leaves it, and no code of the program will find the signal pending. */
+    /* The mask is our handler's: the thread is entering or leaving the handler, and no code of the program will find the signal pending. */
     if ((blocked & MASK_SHOWN) == MASK_OWN) {
         t->stranger |=
             t->request->queued && !sampled_cpu(t, &cpu) && cpu > t->request->cpu + OWN_NS;
         blocked = t->stranger ? blocked : 0;
     }
-    /* While it waits (GIL, processor) it is found open again and again, and blocks the signal once it runs: each such error asks for more checks. */
+    /* A thread that waits (for the GIL or a CPU) may not block the signal in several checks, and block it once it runs: each such error adds checks. */
     if (blocked & bit || __atomic_exchange_n(&t->request->narrow, 0, __ATOMIC_RELAXED)) {
         t->wary += (!t->shut || !t->wary) && t->wary < SHUT_NARROW ? t->wary + SHUT_CHECKS : 0;
         t->shut = blocked & bit ? t->wary : SHUT_NARROW;
@@ -87,7 +87,7 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
 struct reading {
     struct sampler_table *s;
     struct sampled *t;
-    uint32_t same; /* of s->capture's frames, from the outermost on, in the next reading */
+    uint32_t same; /* how many of s->capture's frames, outermost first, the next reading found */
 };
 
 static int walk(const struct reading *r, struct pywalk_frame *frames, int *cut) {
@@ -99,7 +99,7 @@ static int walk(const struct reading *r, struct pywalk_frame *frames, int *cut) 
     return n;
 }
 
-/* Whether s->capture's frames are on the stack still, and the innermost's code is what it was. */
+/* Returns whether s->capture's frames are still on the stack, and the innermost frame's code object has not been replaced. */
 static int same_again(void *ctx) {
     struct reading *r = ctx;
     struct sampler_table *s = r->s;
@@ -112,7 +112,7 @@ static int same_again(void *ctx) {
     const struct pywalk_frame *a = c->frames + c->nframes, *b = s->again + (n > 0 ? n : 0);
     while (a > c->frames && b > s->again && (--a)->frame == (--b)->frame && a->code == b->code) {
         r->same++;
-        if (a->lasti != b->lasti) /* it goes on: what it called then is gone */
+        if (a->lasti != b->lasti) /* this frame has continued: what it called is gone */
             break;
     }
     return !rc && r->same == c->nframes && !pywalk_code_identity(&s->pw, c->frames[0].code, &now) &&
@@ -131,13 +131,13 @@ void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t t
         key = c->npcs = 0; /* an earlier try's stack may not be in the trace */
         c->frames_cut = c->pcs_cut = 0;
         if ((rc = walk(&r, c->frames, &c->frames_cut)) <= 0)
-            continue; /* 0: it begins or ends, its sample has no stack */
+            continue; /* 0: the thread begins or ends, its sample has no stack */
         c->nframes = (uint32_t)rc;
         rc = -EAGAIN;
-        if (same_again(&r)) /* and again at the end */
+        if (same_again(&r)) /* capture_store() checks it once more */
             rc = capture_store(c, &s->dict, &s->pw, s->ring, &check, &key);
         if (rc && rc != -ENOBUFS && left < 2 && (same_again(&r), r.same)) {
-            /* Calls too short: those around them, then. */
+            /* The innermost calls are too short: take the frames around them. */
             memmove(c->frames, c->frames + c->nframes - r.same, r.same * sizeof *c->frames);
             c->nframes = r.same;
             rc = capture_store(c, &s->dict, &s->pw, s->ring, &check, &key);

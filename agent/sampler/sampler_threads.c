@@ -6,8 +6,8 @@
 
 #include "agent/core/threads.h"
 
-#define NAME_TRIES  20   /* then every three seconds */
-#define END_WAIT_MS 1000 /* for a handler whose thread has lost its CPU */
+#define NAME_TRIES  20   /* one at each listing; later ones are every three seconds */
+#define END_WAIT_MS 1000 /* wait for a handler whose thread has lost its CPU */
 
 int sampler_threads_init(struct sampler_table *s, struct live *live, uint32_t tid) {
     s->live = s->dict.live = live;
@@ -91,7 +91,7 @@ static void read_name(uint32_t tid, char name[16]) {
     name[strcspn(name, "\n")] = 0;
 }
 
-/* What threading calls it. A thread that runs may not be readable just now: then again the next time. 1: it has changed. */
+/* Reads the name that Python's threading module gives to the thread. Fails at times while the thread runs: call it again later. Returns 1 when it has changed. */
 static int read_python_name(struct sampler_table *s, struct sampled *t) {
     struct capture *c = &s->capture;
     char name[sizeof t->python_name] = "";
@@ -116,8 +116,8 @@ static clockid_t cpu_clock(uint32_t tid) {
     return (clockid_t)(~tid << 3 | 6u);
 }
 
-/* Whether it is a thread of the program that has not ended. (In a forked child, a state that CPython did not drop may seem to be
- * one of ours, which got the stack of its thread: so a new one has to wait while one of ours begins. Who is in the table is no such.) */
+/* Returns whether `tid` is a thread of the program that has not ended. (In a forked child, a state of a dead thread that CPython did not drop may seem
+ * to belong to a thread of ours that got its stack: so no new thread is accepted while one of ours begins. Threads in the table are not affected.) */
 static int is_alive(uint32_t tid, int is_new) {
     struct timespec v;
     return tid && clock_gettime(cpu_clock(tid), &v) == 0 && !threads_is_ours(tid, is_new) &&
@@ -168,7 +168,7 @@ static void sampled_remove(struct sampler_table *s, uint32_t i, uint64_t now) {
     sampled_flush(s, t);
     record_thread(s, t, now, 0);
     sampled_close(t);
-    if (handler_withdraw(t->request) != -EBUSY) /* else its thread writes into it still */
+    if (handler_withdraw(t->request) != -EBUSY) /* else its handler still writes into it */
         request_free(t->request);
     s->thread[i] = s->thread[--s->n];
 }
@@ -182,8 +182,8 @@ static struct sampled *sampled_find(struct sampler_table *s, uint32_t tid, uint3
     return NULL;
 }
 
-/* From 3.11 on CPython keeps a thread's id, and in the child of a fork() that did not go through it, perhaps before the agent came, that is the
- * parent's. libc knows which thread is the main one: its id, or 0. */
+/* CPython 3.11 and later stores a thread's id. In the child of a fork() that did not go through CPython (perhaps before the agent came), that is the
+ * parent's id. libc has the right id: returns it if `ident` is the main thread, else 0. */
 static uint32_t main_thread(uint64_t ident) {
     int offset = pywalk_find_pthread_tid_off();
     uint32_t tid = 0;
@@ -195,14 +195,14 @@ static uint32_t main_thread(uint64_t ident) {
 int sampler_threads_list(struct sampler_table *s, uint64_t now) {
     int more = 0;
     pywalk_pages_forget(&s->pages);
-    /* Read before the list: a thread that begins in between is seen the next time. */
+    /* Read this before the list, so that a thread that begins in between is found the next time. */
     if (pywalk_threads_newest(&s->pw, &s->newest))
         s->newest = 0;
     int n = pywalk_threads(&s->pw, s->list, HANDLER_REQUESTS, &more);
     if (n < 0)
         return n;
     s->listing++;
-    /* Oldest first: a state that CPython prepares for a thread to come bears its creator's ids until
+    /* Oldest first: a state that CPython has prepared for a future thread has its creator's ids until
      * that thread runs, and must not take the creator's entry. */
     for (int i = n; i-- > 0;) {
         struct pywalk_thread *th = &s->list[i];
@@ -214,7 +214,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
                 continue;
         }
         if (t && t->listed == s->listing) {
-            /* Before 3.11 it may be another thread that runs in it. The newest is the innermost. */
+            /* One more state of the thread (before 3.11, another thread may run in it). The newest is the innermost. */
             if (th->interp != t->interp && s->pw.version >= 0x030b0000 &&
                 !t->states[CAPTURE_STATES - 2]) {
                 memmove(t->states + 1, t->states, sizeof t->states - sizeof *t->states);
@@ -236,7 +236,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
         t->tstate = th->tstate;
         if (!*t->python_name && t->name_tries < NAME_TRIES && read_python_name(s, t))
             record_thread(s, t, now, 1);
-        /* BUSY or POSTED: the handler reads it, and gets a pointer that is as good as the old one. */
+        /* While BUSY or POSTED, the handler may read this; the new pointer is as good as the old one. */
         t->interp = t->request->interp = th->interp;
     }
     for (uint32_t i = s->n; i-- > 0;) {

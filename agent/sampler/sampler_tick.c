@@ -13,14 +13,14 @@
 
 #define BUSY_MAX_NS   1000000000u
 #define BURST_WAIT_MS 50
-#define NEW_POSTS     4u    /* signals of a new thread, */
-#define NEW_CHECKS    3     /* for each of which its mask is read so often more, */
-#define NEW_GAP_NS    15000 /* so far apart */
-#define NEW_WAITS     8u    /* that it is found without a processor, and gets no signal */
+#define NEW_POSTS     4u    /* a thread is new until it has got so many signals */
+#define NEW_CHECKS    3     /* additional reads of a new thread's mask before each signal, */
+#define NEW_GAP_NS    15000 /* so many ns apart */
+#define NEW_WAITS     8u    /* waits for a CPU in which a new thread gets no signal */
 
 enum run_state { STATE_RUNNING, STATE_BLOCKED, STATE_UNKNOWN };
 
-/* Whether the thread sleeps in the kernel, and where. What its file says goes to `text`. */
+/* Returns whether the thread sleeps in the kernel, and sets *regs to where. `text` gets the contents of its file `syscall`. */
 static enum run_state run_state(struct sampler_table *s, struct sampled *t,
                                 struct unwind_regs *regs, char text[256]) {
     struct proc_call call;
@@ -30,7 +30,7 @@ static enum run_state run_state(struct sampler_table *s, struct sampled *t,
     if (!proc_call(text, &call))
         return text[0] == 'r' ? STATE_RUNNING : STATE_UNKNOWN;
     *regs = (struct unwind_regs){.sp = call.sp, .pc = call.pc};
-    /* Of the signals that it waits for here its mask says meanwhile that they are open. */
+    /* While a thread waits for signals here, its mask shows these signals as not blocked. */
     if (call.number == SYS_rt_sigtimedwait &&
         !s->pages.mem.read(s->pages.mem.ctx, call.first, &set, sizeof set) &&
         set >> (handler_signo() - 1) & 1)
@@ -38,7 +38,7 @@ static enum run_state run_state(struct sampler_table *s, struct sampled *t,
     return STATE_BLOCKED;
 }
 
-/* A number that is different whenever the thread has run in between. 0 when that cannot be known. */
+/* Returns a number that changes whenever the thread runs, or 0 when that cannot be known. */
 static uint64_t activity(struct sampler_table *s, struct sampled *t, uint64_t cpu) {
     if (!s->coarse)
         return cpu;
@@ -63,7 +63,7 @@ static int bracket_holds(void *ctx) {
     return sampled_cpu(b->t, &cpu) == 0 && activity(b->s, b->t, cpu) == b->before;
 }
 
-/* `n` more ticks with this stack, the last one at `last`, for a thread that is not running. */
+/* Counts `n` more ticks with this stack, the last one at `last`, for a thread that is not running. */
 static void idle_sample(struct sampler_table *s, struct sampled *t, uint64_t last, uint64_t n,
                         uint64_t stack, uint64_t pc, uint64_t cpu_us) {
     struct pending *p = &t->pending;
@@ -84,8 +84,8 @@ static void idle_sample(struct sampler_table *s, struct sampled *t, uint64_t las
 /*
  * `missed` ticks passed while the sampler itself had no CPU. A thread whose CPU time grew by less than the time that passed was
  * blocked for the difference, and a blocked thread's stack does not change: these ticks are not lost. They count for the stack
- * that it was blocked with before, if it was, else for the present one. Returns how many belong to the present stack; ticks in
- * which the thread ran are counted as lost.
+ * that the thread was blocked with before, if it was blocked, else for the present one. Returns the number of ticks that belong to
+ * the present stack; ticks in which the thread ran are counted as lost.
  */
 static uint64_t share_missed(struct sampler_table *s, struct sampled *t, uint64_t cpu,
                              const struct tick *tick) {
@@ -94,7 +94,7 @@ static uint64_t share_missed(struct sampler_table *s, struct sampled *t, uint64_
     uint64_t waited = elapsed > used ? (elapsed - used) / s->period : 0;
     if (waited > missed)
         waited = missed;
-    if (!t->seen && t->tid != (uint32_t)getpid()) { /* it may have begun meanwhile */
+    if (!t->seen && t->tid != (uint32_t)getpid()) { /* the thread may have begun meanwhile */
         missed = used / s->period < missed ? used / s->period : missed;
         waited = 0;
     }
@@ -109,8 +109,8 @@ static uint64_t share_missed(struct sampler_table *s, struct sampled *t, uint64_
 }
 
 /*
- * Reads the stack of a thread that does not run: nobody is woken. What was read holds when the thread has
- * used no CPU time meanwhile. 0: sampled (or counted as lost); -EAGAIN: it has run.
+ * Reads the stack of a thread that does not run, without waking it. The result is valid if the thread has
+ * used no CPU time meanwhile. Returns 0 when it was sampled (or counted as lost); -EAGAIN when it has run.
  */
 static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t last, uint64_t n,
                         uint64_t cpu, uint64_t act, const struct unwind_regs *regs) {
@@ -136,7 +136,7 @@ static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t las
         sampled_flush(s, t);
         return 0;
     }
-    /* It sleeps with a stack that cannot be read: that is worth a sample without one. */
+    /* A thread that sleeps with an unreadable stack (rc) gets a sample without a stack. */
     t->settled = act;
     t->cut = c->pcs_cut;
     if (t->redefine == act && !rc)
@@ -153,7 +153,7 @@ static int has_ring(struct sampler_table *s, struct sampled *t) {
     return t->request->ring != NULL;
 }
 
-/* Asks the handler of a thread for its sample, for n ticks from `first` on; one that is to get no signal is read from outside. */
+/* Asks the thread's handler for a sample, for n ticks from `first` on; a thread that must not be signalled is read from outside. */
 static int ask(struct sampler_table *s, struct sampled *t, uint64_t first, uint64_t n,
                uint64_t cpu) {
     if (s->no_signal || t->shut) {
@@ -167,7 +167,7 @@ static int ask(struct sampler_table *s, struct sampled *t, uint64_t first, uint6
     return handler_post(t->request);
 }
 
-/* For a thread that seems to run. 0; -EAGAIN: it sleeps by now, try again (not at the `last` try). */
+/* Samples a thread that seems to run. Returns 0; -EAGAIN when it sleeps by now: try again (not returned at the `last` try). */
 static int signal_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick,
                          uint64_t n, uint64_t cpu, int last) {
     t->settled = 0;
@@ -176,15 +176,15 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
         live_lose(s->live, TRACE_LOST_no_ring, n);
         return 0;
     }
-    if (!s->checked) { /* once a tick: a system call */
+    if (!s->checked) { /* only once in a tick, because it is a system call */
         s->checked = 1;
         s->no_signal = handler_check() != 0;
     }
-    /* Of a span that one sample stands for, the time is that at which it was taken. */
+    /* A sample that stands for several ticks of a span has the time at which it was taken. */
     uint64_t now, first = tick->at - (n - tick->span) * s->period;
     first -= first % 1000;
     unsigned at = sampled_signals(s, t);
-    /* A new thread's mask is read several times: one that blocks the signal now and then is to be found before it has got one. */
+    /* A new thread's mask is read several times, to detect a thread that blocks the signal now and then before it gets one. */
     for (int i = t->posts < NEW_POSTS ? NEW_CHECKS : 0;
          i-- && !t->shut && !(at & SAMPLED_ASLEEP);) {
         for (uint64_t from = sys_now(); sys_now() - from < NEW_GAP_NS;)
@@ -193,13 +193,13 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     }
     if (at & SAMPLED_ASLEEP && !last)
         return -EAGAIN;
-    /* Nor is the mask of one believed that only waits for a processor: it may do so in sigtimedwait(), see run_state(). */
+    /* The mask of a new thread that waits for a CPU is not trusted either: it may do so in sigtimedwait(), see run_state(). */
     if (t->posts < NEW_POSTS && !s->coarse && !sampled_cpu(t, &now) && now == cpu) {
         int ran = cpu - t->waited > s->period / 2; /* since the last wait that counted */
         t->waited = ran ? cpu : t->waited;
         if (!t->shut)
             t->shut = !ran || t->waits < NEW_WAITS;
-        t->waits += ran; /* often, where the sampler has that processor itself */
+        t->waits += ran; /* grows fast where the sampler itself has that CPU */
     }
     int rc = ask(s, t, first, n, cpu);
     if (rc && rc != -ESRCH)
@@ -208,7 +208,7 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     return 0;
 }
 
-/* 1; 0: it has slept since its last sample. */
+/* Samples a thread. Returns 0 when it has slept since its last sample, else 1. */
 static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
     uint64_t cpu, again, act, n, owed = 0, ticks = tick->span + tick->missed;
     int posted = handler_withdraw(t->request);
@@ -226,8 +226,8 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
         if (at & SAMPLED_PENDING && at & SAMPLED_BLOCKED) {
             handler_unpend(t->request);
         } else if (at & SAMPLED_PENDING || (barely && !t->shut)) {
-            /* It has executed nothing of its own since: it waits for a CPU, or is at work in the kernel. The answer will be
-             * true of this tick too. (Where the handler came too late for the last one, that is a new signal.) */
+            /* It has executed none of its code since: it waits for a CPU, or runs in the kernel. So the answer will be
+             * true for this tick, too. (If the handler came too late for the last request, this sends a new signal.) */
             t->request->count += ticks;
             handler_post(t->request);
             return 1;
@@ -259,8 +259,8 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
             return 1;
         if (again == cpu || s->coarse) /* else its clock runs: so does the thread */
             seen = run_state(s, t, &regs, text);
-        /* Runnable, but not running (we may have its CPU): without native frames, reading from outside
-         * saves it a signal. Its registers cannot be had so, which say in which interpreters it is. */
+        /* Runnable, but not running (we may have its CPU): if no native frames are wanted, reading from outside saves
+         * a signal. But that cannot read its registers, which tell in which of several interpreters it is. */
         int still = seen == STATE_BLOCKED ||
                     (seen == STATE_RUNNING && again == cpu && !s->coarse && !t->states[1] &&
                      !__atomic_load_n(&s->live->native, __ATOMIC_RELAXED));
@@ -283,7 +283,7 @@ static void follow_epoch(struct sampler_table *s) {
     for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         t->redefine = t->settled;
         t->settled = 0;
-        t->backoff.due = 0; /* now: until then it must not be written */
+        t->backoff.due = 0; /* now: until it is sampled, `pending` must not be written */
     }
     s->epoch = epoch;
 }
@@ -324,7 +324,7 @@ void sampler_threads_recheck(struct sampler_table *s) {
 
 /* ---- bursts: every thread's stack at one time, outside of the ticks; samples that stand for no tick ---- */
 
-/* Its stack as a sample with count 0, if it sleeps. 0; -EAGAIN: it runs. */
+/* Writes a sleeping thread's stack as a sample with count 0. Returns 0; -EAGAIN when the thread runs. */
 static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t tick) {
     char text[256];
     struct unwind_regs regs;
@@ -348,7 +348,7 @@ static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t ti
     return -EAGAIN;
 }
 
-/* 1: it gets no signal, so it is read later. */
+/* Signals a running thread. Returns 1 when it must not be signalled: then it is read later. */
 static int burst_signal(struct sampler_table *s, struct sampled *t, uint64_t tick) {
     uint64_t cpu;
     t->settled = 0;
@@ -359,8 +359,8 @@ static int burst_signal(struct sampler_table *s, struct sampled *t, uint64_t tic
     return s->no_signal || t->shut || (ask(s, t, tick, 0, cpu), 0);
 }
 
-/* Whether there are threads that were not read yet. Who gets no signal and is about to sleep, as a trigger's cause in our hook is, is waited for:
- * running it could be read without native frames only. */
+/* Returns whether there are threads that were not read yet. A thread that must not be signalled may be about to sleep (as one that waits in our hook
+ * for its trigger); that is awaited, because while it runs it could be read only without native frames. */
 static int burst_waits(struct sampler_table *s, uint64_t tick, uint32_t except) {
     int late = 0;
     for (struct sampled *t = s->thread; t < s->thread + s->n; t++)
@@ -372,21 +372,21 @@ static int burst_waits(struct sampler_table *s, uint64_t tick, uint32_t except) 
 void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t except) {
     follow_epoch(s);
     if (__atomic_load_n(&s->live->native,
-                        __ATOMIC_RELAXED)) /* what was loaded just now is in these stacks */
+                        __ATOMIC_RELAXED)) /* these stacks may have libraries loaded just now */
         sampler_threads_modules(s);
     for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         int posted = t->tid == except ? -EBUSY : handler_withdraw(t->request);
         t->late = 0;
         if (posted == -EBUSY)
             continue;
-        if (posted) /* this tick's sample gives way */
+        if (posted) /* the last tick's sample is given up */
             live_lose(s->live, TRACE_LOST_unanswered, t->request->count);
         sampled_flush(s, t);
         t->late = burst_outside(s, t, tick) && burst_signal(s, t, tick);
     }
     for (int ms = 0; ms < BURST_WAIT_MS && burst_waits(s, tick, except); ms++)
         sys_sleep(SYS_MS);
-    /* Without a CPU: perhaps it sleeps now, or has lost it within its handler. */
+    /* Threads that got no CPU in time: each may sleep now, or have lost its CPU within the handler. */
     for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         int posted = t->tid == except ? 0 : handler_withdraw(t->request);
         uint64_t cpu = 0;
