@@ -10,20 +10,20 @@
 #include "agent/python/gil.h"
 #include "agent/torch/torch_lib.h"
 
-#define NOTE_AFTER SYS_SECOND /* what takes longer is written as incomplete meanwhile */
-#define SOON       20000000u  /* ns: rounds while torch is being imported */
+#define NOTE_AFTER SYS_SECOND /* an operation that takes longer is written while incomplete */
+#define SOON       20000000u  /* ns between rounds while torch is being imported */
 #define NAME_TRIES 40
-#define FILL_MS    100 /* for a call whose fields are just being filled in */
-#define EXPECT     64  /* after so many operations without a completion none is waited for */
+#define FILL_MS    100 /* wait for a call whose fields are just being filled in */
+#define EXPECT     64  /* operations without a completion after which none is expected */
 
 static struct comm_group groups[COMM_GROUPS];
 static uint32_t ngroups, group_lock; /* (a) */
 static struct comm_op ops[COMM_OPS];
-static uint32_t in_flight;            /* (a) ops that are not free */
-static uint64_t numbers, refused;     /* (a) */
+static uint32_t in_flight;            /* (a) number of operations in `ops` that are not free */
+static uint64_t numbers, refused;     /* (a) operations begun; operations and groups refused */
 static uint32_t observed;             /* (a) some completion has been seen */
-static unsigned noted, noted_refused; /* in this recording */
-static uint32_t owner;                /* pid whose operations these are */
+static unsigned noted, noted_refused; /* whether the notes are in this recording */
+static uint32_t owner;                /* pid of the process that the operations belong to */
 
 /* ---- groups ---- */
 
@@ -53,7 +53,7 @@ struct comm_group *comm_group_of(void *self, enum comm_backend backend) {
         __atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
     }
     sys_unlock(&group_lock);
-    gil_pending(comm_python_names); /* torch is asked for its name by the main thread */
+    gil_pending(comm_python_names); /* the main thread asks torch for the group's name */
     return g;
 }
 
@@ -80,17 +80,17 @@ struct comm_op *comm_op_at(unsigned i) {
 struct comm_op *comm_begin(void) {
     if (!producer_recording())
         return NULL;
-    /* The lowest free one: the search stays short. */
+    /* Take the lowest free slot, so that the search stays short. */
     for (struct comm_op *op = ops; op < ops + COMM_OPS; op++) {
         if (__atomic_load_n(&op->state, __ATOMIC_RELAXED) || sys_swap(&op->state, 0, 1))
             continue;
-        if (!producer_recording()) { /* it has ended just now: drop_all() may have been here already */
+        if (!producer_recording()) { /* it has just ended: drop_all() may have been here */
             __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
             return NULL;
         }
         __atomic_fetch_add(&in_flight, 1, __ATOMIC_RELEASE);
         memset(&op->open, 0,
-               sizeof *op - offsetof(struct comm_op, open)); /* all behind its state */
+               sizeof *op - offsetof(struct comm_op, open)); /* all fields after `state` */
         op->src = op->dst = -1;
         op->open = 1;
         op->dtype = "";
@@ -115,7 +115,7 @@ int comm_claim(struct comm_op *op) {
     return 0;
 }
 
-/* One part of an operation begins. */
+/* Takes a ticket for a part of an operation that begins. Returns 0 when none is left. */
 static int begins(struct comm_op *op) {
     int is = comm_claim(op);
     if (is)
@@ -137,7 +137,7 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
         if (is != 2 || strcmp(op->title, title) ||
             __atomic_load_n(&op->claimed, __ATOMIC_RELAXED) >= op->tickets)
             continue;
-        if (best && !asked) { /* only now it matters */
+        if (best && !asked) { /* the tensor matters only when there are two */
             tensor = tensor_of(record);
             asked = 1;
         }
@@ -149,7 +149,7 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
     return best && begins(best) ? best : NULL;
 }
 
-/* By the service thread (w), or the calling thread of the program (NULL). */
+/* Writes a comm record, on the service thread (w) or on a thread of the program (NULL). */
 static void emit(struct writer *w, const struct comm_op *op, uint64_t duration, uint64_t host,
                  unsigned flags) {
     const struct writer_value *v =
@@ -173,7 +173,7 @@ void comm_release(struct comm_op *op, uint64_t now) {
     if (__atomic_sub_fetch(&op->open, 1, __ATOMIC_ACQ_REL))
         return;
     __atomic_store_n(&op->state, 1, __ATOMIC_RELAXED);
-    if (!op->last) { /* nobody saw a part of it end */
+    if (!op->last) { /* no part of it was seen to end */
         op->last = op->enter + op->host;
         op->flags |= COMM_UNSEEN;
     }
@@ -195,10 +195,10 @@ static void emit_group(struct writer *w, struct comm_group *g, uint64_t now) {
                 .ranks = {.p = g->ranks, .n = g->nranks}, .desc = value_text(g->desc));
 }
 
-/* Writes groups as soon as their names are known. `all`: whatever is known. */
+/* Writes the groups whose names are known, or all groups. */
 static void write_groups(struct writer *w, uint64_t now, int all) {
     struct comm_group *g;
-    /* Each recording and each segment of it is a trace of its own. */
+    /* Each segment of each recording must be readable alone. */
     uint32_t file =
         producer_generation() << 20 ^ __atomic_load_n(&writer_live(w)->segment, __ATOMIC_RELAXED);
     int unnamed = 0;
@@ -215,7 +215,7 @@ static void write_groups(struct writer *w, uint64_t now, int all) {
         gil_pending(comm_python_names);
 }
 
-/* Writes what is in flight now and entered before `before` (ns) as incomplete, once each. */
+/* Writes the operations in flight that began before `before` (ns) as incomplete, each one once. */
 static void comm_note(struct writer *w, uint64_t before) {
     uint64_t now = sys_now();
     for (struct comm_op *o = ops; o < ops + COMM_OPS; o++) {
@@ -231,10 +231,10 @@ static void comm_note(struct writer *w, uint64_t before) {
     }
 }
 
-/* What the installation came to. */
+/* The result of the installation. */
 static struct {
-    int done; /* (a) */
-    int blind, gloo, nccl;
+    int done;              /* (a) */
+    int blind, gloo, nccl; /* completions are not seen; functions wrapped, or -errno */
 } installed;
 
 void comm_install(void) {
@@ -248,7 +248,7 @@ void comm_install(void) {
     __atomic_store_n(&installed.done, 1, __ATOMIC_RELEASE);
 }
 
-/* What there is to say, each once in a recording: in a round, and at the end for a program that ends before the next. */
+/* Writes the notes, each once in a recording. Called in each round, and at the end for a program that ends before the next round. */
 static void say(struct writer *w) {
     if (__atomic_load_n(&refused, __ATOMIC_RELAXED) && !noted_refused++)
         meta_note(w, 1, "comm",
@@ -280,7 +280,7 @@ static void begin(struct writer *w UNUSED) {
     group_lock = 0;
 }
 
-/* Torch is there (or on its way) and nothing is installed yet. */
+/* Returns whether torch is loaded (or being loaded) and nothing is installed yet. */
 static int comm_wanted(void) {
     return capi_loaded() && !__atomic_load_n(&installed.done, __ATOMIC_ACQUIRE) &&
            torch_lib_load() != -ENOENT;
@@ -303,8 +303,8 @@ static void comm_round(struct writer *w, uint64_t now) {
     comm_note(w, now > NOTE_AFTER ? now - NOTE_AFTER : 0);
 }
 
-/* Ends the operations that no backend has begun to execute: the callback that would see them begin is removed. Else they would
- * stay in flight for ever, and in the next recording take the completions of later ones. */
+/* Ends the operations that no backend has begun to execute, because the callback that would see them begin is removed. Else they would
+ * stay in flight for ever, and take the completions of later operations in the next recording. */
 static void drop_all(void) {
     for (struct comm_op *op = ops; op < ops + COMM_OPS; op++) {
         for (int n = 0; n < FILL_MS && __atomic_load_n(&op->state, __ATOMIC_SEQ_CST) == 1; n++)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm_nccl.c - when the GPU comes to NCCL's operations and when it is done with them: a CUDA event in the stream before what the backend
- * gives to NCCL, and one behind it. The call of the backend itself only enqueues.
+ * comm_nccl.c - finds when the GPU begins NCCL's operations and when it has finished them: by a CUDA event in the stream before the
+ * operation, and one after it. The call of the backend itself only enqueues the operation.
  *
- * NCCL's functions (ncclAllReduce() and so on; their C interface is stable) are entered through ours: the places in libtorch_cuda's table
- * of imported functions are overwritten. NCCL starts a group's operations when its outermost ncclGroupEnd() returns, so the
- * second event comes behind that. A thread of our own asks the driver what has come to pass: the program's are often
- * blocked in it, above all when something hangs. It has the GPU's times put onto our clock by an event (the anchor) that it
- * records now and then in a stream of its own and waits for. It lives as long as the recording.
+ * NCCL's functions (ncclAllReduce() and so on; their C interface is stable) are wrapped by ours: the entries in libtorch_cuda's GOT are
+ * overwritten. NCCL starts a group's operations when its outermost ncclGroupEnd() returns, so the second event is recorded after
+ * that. A thread of the agent queries the events, because the program's threads are often blocked in the driver, above all when
+ * something hangs. To convert the GPU's times to our clock, that thread now and then records an event (the anchor) in a stream of its
+ * own and waits for it. The thread lives as long as the recording.
  */
 #include <dlfcn.h>
 
@@ -19,14 +19,14 @@
 #include "agent/gpu/cuda_api.h"
 #include "agent/gpu/cuda_events.h"
 
-#define POLL_NS   10000000u  /* between questions while something is in flight */
-#define ANCHOR_NS SYS_SECOND /* clocks drift apart, and a float counts microseconds only so far */
-#define CLOSE_NS  50000u     /* an anchor is as good as the time that it took */
-#define LATE_NS   3000000u   /* then it is none */
-#define TRIES     5          /* for a good one; then one that is not late will do */
-#define SETTLE_NS 200000000u /* for what is nearly done when the recording ends */
+#define POLL_NS   10000000u  /* between queries while an operation is in flight */
+#define ANCHOR_NS SYS_SECOND /* between anchors: clocks drift; a float of ms is exact only so far */
+#define CLOSE_NS  50000u     /* most time for a good anchor: it is as exact as it was quick */
+#define LATE_NS   3000000u   /* an anchor that takes longer is not used */
+#define TRIES     5          /* to get a good anchor; after that, any that is not late is used */
+#define SETTLE_NS 200000000u /* wait for operations that are nearly done at the recording's end */
 #define STACK     (256u << 10)
-#define GROUPED   32 /* operations of a group whose ends wait for its end; beyond, they end early */
+#define GROUPED   32 /* most operations that end when their group ends; others end early */
 #define CONTEXTS  EVENTS_CONTEXTS
 
 /* clang-format off */
@@ -37,7 +37,7 @@
 #define NUMBER(name, stream) CALL_##name,
 enum { CALLS(NUMBER) NCALLS };
 
-/* As many arguments as any has: what is handed on beyond is never used. */
+/* As many arguments as any of the functions has: a function that has fewer never uses the rest. */
 typedef uint64_t (*function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                              uint64_t);
 static function originals[NCALLS];
@@ -47,7 +47,7 @@ enum state { IDLE, RUNS, ENDING };
 static struct {
     uint32_t state;  /* (a) of the thread; programs' threads record events while it RUNS */
     uint32_t asked;  /* (a) futex: rounds of the thread that were asked for */
-    uint32_t asleep; /* (a) nothing was in flight */
+    uint32_t asleep; /* (a) the thread sleeps, because nothing was in flight */
     uint32_t forked; /* in a forked child there is no CUDA */
     int found;       /* libraries: 1 there; -1 they never will be */
 } g;
@@ -64,7 +64,7 @@ static void before(void *stream, uint64_t communicator) {
     if (!op || op->gpu || __atomic_load_n(&g.state, __ATOMIC_ACQUIRE) != RUNS ||
         cuda.CtxGetCurrent(&context) || !context || (op->context && op->context != context))
         return;
-    op->context = context; /* the slot's events are of it for good */
+    op->context = context; /* the slot's events belong to this context for ever */
     if ((!op->start && events_create(NULL, &op->start)) ||
         (!op->end && events_create(NULL, &op->end)) || events_mark(NULL, op->start, stream))
         return;
@@ -74,7 +74,7 @@ static void before(void *stream, uint64_t communicator) {
     __atomic_store_n(&op->gpu, BEGUN, __ATOMIC_RELAXED);
 }
 
-/* now: 0, or when it was given up (ns). */
+/* Gives up an operation whose end will not be known. now: when it was aborted (ns), or 0. */
 static void drop(struct comm_op *op, uint32_t from, uint64_t now) {
     if (sys_swap(&op->gpu, from, NOT) != from)
         return; /* the recording has ended meanwhile */
@@ -100,7 +100,7 @@ static void behind(void) {
         enqueued(op);
 }
 
-/* What is given up runs to its end on the GPU as if it were complete: who the others waited for would be lost. */
+/* Called before a communicator is aborted: its operations then end on the GPU as if they were complete, and the trace would not show who was waited for. */
 static void given_up(uint64_t communicator) {
     struct comm_op *op;
     int mode = CUDA_CAPTURE_RELAXED;
@@ -142,13 +142,13 @@ CALLS(WRAPPER)
 
 /* ---- our thread ---- */
 
-/* A point in time of a context's GPU. */
+/* A point in time of a context's GPU, known on our clock, too. */
 static struct anchor {
-    void *context, *event, *other, *stream; /* other: to be the next one's */
-    uint64_t ns, next;                      /* 0: not known; when it is to be found again */
+    void *context, *event, *other, *stream; /* other: event for the next measurement */
+    uint64_t ns, next;                      /* time of `event`, or 0: not known; of the next try */
 } anchors[CONTEXTS];
 
-/* What was known stays where the GPU does not answer in time. */
+/* Measures the anchor again. The last one stays if the GPU does not answer in time. */
 static void measure(struct anchor *a) {
     for (int i = 0; i < TRIES; i++) {
         uint64_t from = sys_now(), took;
@@ -171,7 +171,7 @@ static void measure(struct anchor *a) {
 static struct anchor *anchor_of(void *context) {
     static __thread void *current;
     struct anchor *a = anchors;
-    int mode = CUDA_CAPTURE_RELAXED; /* of our thread: a graph that others capture does not mind */
+    int mode = CUDA_CAPTURE_RELAXED; /* our thread's: permitted while others capture a graph */
     if (current != context &&
         (cuda.ThreadExchangeStreamCaptureMode(&mode) || cuda.CtxSetCurrent(context)))
         return NULL;
@@ -189,10 +189,10 @@ static struct anchor *anchor_of(void *context) {
     return a->ns ? a : NULL;
 }
 
-/* 1: it is over, or nothing more will be known of it. */
+/* Queries an operation. Returns 1 when it is over, or nothing more will be known about it. */
 static int look(struct comm_op *op) {
     float ms = 0, since = 0;
-    /* The call must be over, too. */
+    /* The call must have returned, too. */
     if (__atomic_load_n(&op->open, __ATOMIC_ACQUIRE) != 1)
         return 0;
     struct anchor *a = anchor_of(op->context);
@@ -243,7 +243,7 @@ static void *run(void *unused UNUSED) {
 
 /* ---- the service thread ---- */
 
-/* 1; 0: the libraries are not loaded yet; -1: NCCL is a part of torch's own library, or somebody else sits there. */
+/* Wraps NCCL's functions. Returns 1; 0: the libraries are not loaded yet; -1: NCCL is linked into torch's own library, or somebody else has wrapped it. */
 static int install(void) {
     static const struct {
         const char *name;
@@ -262,7 +262,7 @@ static int install(void) {
         originals[i] = original;
         patched += !loaded_patch(place, list[i].to);
     }
-    dlerror(); /* the program is not to find our error */
+    dlerror(); /* clear our error, so that the program does not see it */
     return patched ? 1 : -1;
 }
 
@@ -302,7 +302,7 @@ void comm_nccl_quit(struct writer *w UNUSED, int stays UNUSED) {
     if (sys_swap(&g.state, RUNS, ENDING) != RUNS)
         return;
     sys_kick(&g.asked);
-    /* A thread that the driver does not let go stays ENDING: no other one is started. */
+    /* A thread that does not return from the driver stays ENDING: no other thread is started. */
     while (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == ENDING && sys_now() < until + SETTLE_NS)
         sys_sleep(SYS_MS);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm_observe.c - completion of operations: a global RecordFunction callback of USER scope, in C.
+ * comm_observe.c - sees the completion of operations, by a global RecordFunction callback of USER scope, in C.
  *
- * For a send or receive the backend begins a RecordFunction in the function that comm_wrap.c has entered; for a collective a thread of
- * the backend begins it when it executes it (comm_executing() finds whose it is). The start callback answers with the operation, which
- * begins as an at::ObserverContext does (by a vtable with two destructors): torch gives it to the end callback on whatever thread
- * completes the operation, and then destroys it, which does nothing. Of every other USER event the name is compared. The callback is
- * registered by the first operation of a recording, so a program that does not communicate has none, and is removed when the recording
- * ends. A RecordFunction that has begun by then still comes to its end here: torch keeps in it what is to be called.
+ * For a send or receive, the backend begins a RecordFunction in the function that comm_wrap.c wraps; for a collective, a thread of the
+ * backend begins it when it executes the operation (comm_executing() finds which). The start callback returns the operation, which begins
+ * like an at::ObserverContext (with a pointer to a vtable of two destructors): torch passes it to the end callback on whatever thread
+ * completes the operation, and then destroys it, which does nothing. For any other USER event, only the name is compared. The first operation
+ * of a recording registers the callback, so a program that does not communicate has none; it is removed when the recording ends. A
+ * RecordFunction that has begun by then still ends here, because torch keeps in it the callbacks to be called.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -23,15 +23,15 @@
 enum { INPUTS_AT = 208 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t handle; /* (a) of the callback, 0: not registered */
+static uint64_t handle; /* (a) handle of the callback; 0: not registered */
 /* __cxa_get_globals() of the C++ ABI: what it returns begins with the list of exceptions that the thread is handling. */
 static void *const *(*exceptions)(void);
 
 static void destroy(void *observer UNUSED) {}
 static void *const vtable[] = {(void *)destroy, (void *)destroy}; /* complete, deleting */
 
-/* The first input, if it is a tensor: inputs_ (a pointer to IValues and their number) follows sequence_nr_ in every build
- * seen; what is read is only compared. */
+/* Returns the first input, if it is a tensor. inputs_ (a pointer to IValues and their number) follows sequence_nr_ in every build
+ * seen; the value is only compared. */
 static const void *first_input(const void *record) {
     uint64_t at[2], payload;
     if (memory_read_self((uint64_t)(uintptr_t)record + INPUTS_AT, at, sizeof at) || !at[1] ||
@@ -58,7 +58,7 @@ static void *start(void **result, const void *record) {
     return result;
 }
 
-/* gloo's own threads end what has failed in the handler of its exception. */
+/* gloo's own threads end a failed operation inside the handler of its exception: so if one is being handled, it has failed. */
 static void end(const void *record UNUSED, void *context) {
     struct comm_op *op = context;
     if (op && exceptions && op->tid != (uint32_t)syscall(SYS_gettid) && *exceptions())
@@ -75,7 +75,7 @@ void comm_observe_begin(void) {
         return;
     if (!exceptions && !loaded_find("libstdc++.so.6", &cxx)) {
         exceptions = (void *const *(*)(void))dlsym(cxx, "__cxa_get_globals");
-        dlerror(); /* the program is not to find our error */
+        dlerror(); /* clear our error, so that the program does not see it */
     }
     pthread_mutex_lock(&lock);
     if (!handle &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm_python.c - what is asked of torch's Python side, in pending calls (gil.h): where things lie in
- * torch's C++ objects, found by objects with known contents; and the process groups' names.
+ * comm_python.c - queries torch's Python side, in pending calls (gil.h): finds the offsets of fields in
+ * torch's C++ objects, by objects with known contents; and reads the process groups' names.
  */
 #include <stdio.h>
 
@@ -15,13 +15,13 @@
 #define IMPL_BYTES   320u
 #define CODE_BYTES   64u
 #define OBJECT_BYTES 4096u
-#define TRIES        40 /* pending calls, until torch is imported wholly */
+#define TRIES        40 /* most pending calls until torch is completely imported */
 
 struct comm_layout comm_layout = {-1, -1, {-1, -1, -1, -1}, -1};
 
 /* ---- offsets ---- */
 
-/* The address of the C++ object behind an instance that pybind11 made: its first word after the object's head. */
+/* Returns the address of the C++ object of a pybind11 instance: the first word after the Python object's header. */
 static char *value_of(void *instance) {
     uint64_t p = 0;
     if (!instance || memory_read_self((uint64_t)(uintptr_t)instance + 16, &p, sizeof p))
@@ -29,7 +29,7 @@ static char *value_of(void *instance) {
     return (char *)(uintptr_t)p;
 }
 
-/* torch.zeros((7, 1031)).to(torch.NAME): the address of its TensorImpl, and the tensor itself, a new reference, in *keep. */
+/* Makes torch.zeros((7, 1031)).to(torch.NAME). Returns the address of its TensorImpl; *keep: the tensor itself, a new reference. */
 static const char *make_tensor(void *torch, const char *dtype, void **keep) {
     CAPI_AUTO void *type = capi_attr(torch, dtype), *empty = capi_attr(torch, "zeros");
     CAPI_AUTO void *t = type && empty ? py.PyObject_CallFunction(empty, "((ii))", 7, 1031) : NULL;
@@ -38,7 +38,7 @@ static const char *make_tensor(void *torch, const char *dtype, void **keep) {
     return (const char *)capi_long(cdata, 0);
 }
 
-/* The one place where `numel` is the product that no size or stride equals, and the type's number follows it. */
+/* Finds the only offset that has the number of elements (a product that equals no size or stride), followed by the type's number. */
 static void measure_tensor(void *torch) {
     CAPI_AUTO void *a = NULL, *b = NULL;
     const char *doubles = make_tensor(torch, "float64", &a),
@@ -47,7 +47,7 @@ static void measure_tensor(void *torch) {
     int found = -1, n = 0;
     if (!doubles || !ints)
         return;
-    for (size_t i = 0; i < IMPL_BYTES; i += 8) /* the page behind the object may not be mapped */
+    for (size_t i = 0; i < IMPL_BYTES; i += 8) /* the page after the object may not be mapped */
         if (memory_read_self((uint64_t)(uintptr_t)doubles + i, x + i, 8) ||
             memory_read_self((uint64_t)(uintptr_t)ints + i, y + i, 8))
             break;
@@ -88,8 +88,8 @@ static int root_offset(void *distributed, const char *name) {
 }
 
 /*
- * Where ProcessGroupGloo counts its collectives: nextTag() says it in its instructions, which are read and not run (from
- * 2.14 on it throws for an object that is not whole). What a compiler makes of `return counter_++`:
+ * Returns the offset at which ProcessGroupGloo counts its collectives. It is read from the instructions of nextTag(), which is not called
+ * (from 2.14 on it throws for an incomplete object). Compilers translate `return counter_++` into:
  *     mov OFFSET(%this),%eax; lea 1(%rax),%edx; mov %edx,OFFSET(%this)
  */
 static int tag_offset(void) {
@@ -122,10 +122,10 @@ void comm_python_measure(void) {
     void *torch = capi_module("torch"), *c10d = capi_module("torch.distributed.distributed_c10d");
     CAPI_AUTO void *world = capi_attr(c10d, "init_process_group");
     if (!torch || !world || known)
-        return; /* still being imported: the next time */
+        return; /* torch is still being imported: try again later */
     if (comm_layout.numel < 0)
         measure_tensor(torch);
-    if (comm_layout.numel < 0 && tries++ < TRIES) /* torch is in some mode of its own now */
+    if (comm_layout.numel < 0 && tries++ < TRIES) /* torch may be in a special mode: try later */
         return;
     for (int i = 0; i < 4; i++)
         comm_layout.root[i] = root_offset(c10d, options[i]);
@@ -158,7 +158,7 @@ static void take_ranks(struct comm_group *g, void *dict) {
     g->nranks = n;
 }
 
-/* torch counts from "0" again once all groups are destroyed. */
+/* Makes a name unique: torch counts from "0" again once all groups are destroyed. */
 static void number_again(struct comm_group *g) {
     size_t n = strlen(g->name);
     unsigned nth = 1;
@@ -189,7 +189,7 @@ static void take_group(void *pg, void *object, void *name, void *ranks) {
     }
 }
 
-/* From 2.0 on a ProcessGroup holds a backend for each kind of device. */
+/* Takes the backends of a ProcessGroup: from 2.0 on it has one for each kind of device. */
 static void take_backends(void *torch, void *pg, void *name, void *ranks) {
     static const char *const kinds[] = {"cpu", "cuda"};
     CAPI_AUTO void *device = capi_attr(torch, "device");

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm_wrap.c - the backends' virtual functions, entered through ours.
+ * comm_wrap.c - wraps the backends' virtual functions.
  *
- * By the C++ ABI of x86-64 and GCC such a function is, in C, a function of (place of the result, this, arguments ...): the result
- * (an intrusive_ptr) is returned in memory, references are pointers. Ours take as many arguments as any has and hand
- * all of them on; where a function has fewer, what is handed on beyond is never used.
+ * In the C++ ABI of x86-64 and GCC, such a function is, in C, a function of (address of the result, this, arguments ...): the result
+ * (an intrusive_ptr) is returned in memory, and references are pointers. The wrappers take as many arguments as any function has, and
+ * pass all of them on; a function that has fewer never uses the rest.
  *
- * One method may be made of others (gloo's reduce_scatter of all_reduces), called through the same table: those are parts of
- * the operation. Only what calls no other is executed by a thread of gloo's and has a RecordFunction, so the first part takes
- * its caller's ticket, and each further one is a ticket more. A C++ exception (an operation that gloo does not have, tensors
- * that do not fit) passes through our frames; the personality routine of call() sees it do so.
+ * A method may call others (gloo's reduce_scatter calls all_reduce) through the same vtable: those are parts of the operation. Only a
+ * method that calls no other is executed by a thread of gloo's and has a RecordFunction, so the first part takes its caller's ticket,
+ * and each further part adds a ticket. A C++ exception (an operation that gloo does not have, tensors that do not fit) passes through
+ * our frames; the personality routine of call() notices it.
  */
 #include <stdio.h>
 
@@ -20,8 +20,8 @@
 
 enum shape {           /* where the tensors are */
              TENSORS1, /* first argument: vector<Tensor> & */
-             TENSORS2, /* second */
-             TENSOR2,  /* second: Tensor & */
+             TENSORS2, /* second argument: vector<Tensor> & */
+             TENSOR2,  /* second argument: Tensor & */
              NO_TENSORS,
 };
 enum role {
@@ -33,15 +33,15 @@ enum role {
     SEND, /* second argument: the peer */
     RECV,
     RECV_ANY,
-    WATCHED, /* as PLAIN; made of sends and receives, and over when the call is. Returns nothing, so `this` comes first */
-    GONE,    /* the destructor, likewise */
+    WATCHED, /* like PLAIN, but made of sends and receives, and complete when the call returns. Returns nothing, so `this` is the first argument */
+    GONE,    /* the destructor: `this` is the first argument, too */
 };
 
 /* clang-format off */
 static const struct method {
     const char *symbol; /* after the class's name */
     const char *op;
-    const char *title; /* of the RecordFunction that gloo makes of it */
+    const char *title; /* name of the RecordFunction that gloo makes for it */
     enum shape shape;
     enum role role;
 } methods[] = {
@@ -86,13 +86,13 @@ enum { METHODS(NUMBER) NMETHODS };
 typedef void *(*function)(void *result, void *self, void *a, void *b, void *c, void *d, void *e,
                           void *f);
 static function originals[COMM_BACKENDS][NMETHODS];
-static uint64_t (*nccl_count)(void *self); /* getSequenceNumberForGroup(): collectives until now */
+static uint64_t (*nccl_count)(void *self); /* getSequenceNumberForGroup(): collectives so far */
 
-/* A call that this thread is in; a method that calls another has a level of each. */
+/* A call in progress on this thread. While a method calls another, there is a level for each. */
 struct level {
     struct level *outer;
     struct comm_op *op;
-    unsigned parts; /* methods called within */
+    unsigned parts; /* number of methods called from within it */
 };
 static __thread struct level *innermost;
 
@@ -102,7 +102,7 @@ struct comm_op *comm_wrap_current(void) {
 
 /* ---- tensors ---- */
 
-/* By the number of c10::ScalarType. */
+/* Types, indexed by the number of c10::ScalarType. */
 static const struct {
     const char *name;
     uint32_t size;
@@ -126,7 +126,7 @@ static void add_tensor(struct comm_op *op, const char *impl) {
     op->dtype = dtypes[type].name;
 }
 
-/* at::Tensor is a pointer to its TensorImpl, a vector begins with begin and end. */
+/* Returns the tensors of a call, up to *end. An at::Tensor is a pointer to its TensorImpl; a vector begins with pointers to its begin and end. */
 static const char **tensors(enum shape shape, void *a, void *b, const char ***end) {
     void *v = shape == TENSORS1 ? a : b;
     *end = shape == NO_TENSORS ? NULL
@@ -168,7 +168,7 @@ static uint64_t next_seq(struct comm_group *g, const struct method *m, void *sel
         __atomic_store_n(&g->seq, (uint64_t)tag + 1, __ATOMIC_RELAXED);
         return (uint64_t)tag + 1;
     }
-    /* What was called between two recordings counts, too; but torch counts coalesced operations as one. */
+    /* Torch's count includes operations between two recordings, but counts coalesced operations as one: so take the greater count. */
     uint64_t count = g->backend == COMM_NCCL && nccl_count ? nccl_count(self) : 0;
     if (count > __atomic_load_n(&g->seq, __ATOMIC_RELAXED))
         __atomic_store_n(&g->seq, count, __ATOMIC_RELAXED);
@@ -192,7 +192,7 @@ static void fill(struct comm_op *op, struct comm_group *g, const struct method *
     steps_alive(op->enter);
 }
 
-/* The call is over. watched: its parts may go on, their ends are seen. */
+/* Called when the call has returned. watched: its parts may go on, and their ends are seen. */
 static void over(struct comm_op *op, int watched, unsigned flags) {
     uint64_t now = sys_now();
     op->host = now - op->enter;
@@ -206,7 +206,7 @@ static void over(struct comm_op *op, int watched, unsigned flags) {
     comm_release(op, now);
 }
 
-/* A method that is called within another. */
+/* Called for a method that is called within another. */
 static void nest(struct level *outer, const struct method *m, void *a, void *b) {
     const char **end, **p = tensors(m->shape, a, b, &end);
     struct comm_op *op = outer->op;
@@ -232,7 +232,7 @@ __attribute__((visibility("hidden"), used)) int comm_wrap_left(int version UNUSE
         innermost = l->outer;
         if (!l->outer)
             over(l->op, 0, COMM_RAISED);
-        else if (!l->parts && comm_claim(l->op)) /* its own will not come */
+        else if (!l->parts && comm_claim(l->op)) /* its RecordFunction will not come */
             comm_release(l->op, 0);
     }
     return 8; /* _URC_CONTINUE_UNWIND */
@@ -288,7 +288,7 @@ METHODS(WRAP_NCCL)
 #define NCCL(name, ...) COMM_NCCL_##name,
 static const function wrappers[COMM_BACKENDS][NMETHODS] = {{METHODS(GLOO)}, {METHODS(NCCL)}};
 
-/* ---- into the vtable ---- */
+/* ---- patching the vtable ---- */
 
 int comm_wrap_install(enum comm_backend backend, void *handle) {
     static const char *const classes[COMM_BACKENDS] = {"N4c10d16ProcessGroupGloo",

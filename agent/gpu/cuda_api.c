@@ -43,7 +43,7 @@ int cuda_api_load(char *why, size_t n) {
 
 /* ---- memory ---- */
 
-static void *stats; /* a function of torch's C module; a reference for good */
+static void *stats; /* a function of torch's C module; the reference is never released */
 
 int cuda_memory_initialised(void) {
     CAPI_AUTO void *flag = capi_attr(capi_module("torch.cuda"), "_initialized");
@@ -61,7 +61,7 @@ static int is_dict(const void *o) {
     return o && py.PyType_IsSubtype(capi_type(o), py.Dict_Type);
 }
 
-/* answer[what]["all"][which]; -1: it is not there. */
+/* Returns answer[what]["all"][which], or -1 when it is not there. */
 static int64_t number_at(void *answer, const char *what, const char *which) {
     void *kinds = py.PyDict_GetItemString(answer, what);
     void *values = is_dict(kinds) ? py.PyDict_GetItemString(kinds, "all") : NULL;

@@ -5,14 +5,14 @@
  *
  *     if (!cuda_api_load(why, n)) cuda.CtxGetCurrent(&context);
  *
- * The driver's C interface is stable: what a name means never changes. Of torch two functions are called by their C++ names,
- * the same in the CUDA builds of 1.13, 2.13 and 2.15 (called for a trial in that of 2.13, with a runtime that pretends two devices):
+ * The driver's C interface is stable: the meaning of a name never changes. Two functions of torch are called by their C++ names, which
+ * are the same in the CUDA builds of 1.13, 2.13 and 2.15 (tried in that of 2.13, with a runtime that simulates two devices):
  *
  *   c10::cuda::getCurrentCUDAStream(int8 device) -> CUDAStream      by value, 16 bytes, so in two registers
  *   c10::cuda::CUDAStream::stream() const -> CUstream
  *
- * Both may throw where the device does not exist, which no C frame survives: call them with the device of a context that is
- * current, and only once torch itself has initialised CUDA. None of all these waits for the GPU.
+ * Both may throw a C++ exception when the device does not exist, which C code cannot catch: call them with the device of a context that
+ * is current, and only once torch itself has initialised CUDA. None of these functions waits for the GPU.
  */
 #ifndef PROBING_AGENT_CUDA_API_H
 #define PROBING_AGENT_CUDA_API_H
@@ -24,21 +24,21 @@ enum cuda_result {
     CUDA_OUT_OF_MEMORY = 2,
     CUDA_DEINITIALIZED = 4, /* the program is ending */
     CUDA_INVALID_CONTEXT = 201,
-    CUDA_INVALID_HANDLE = 400, /* of a context that is gone, for instance */
+    CUDA_INVALID_HANDLE = 400, /* for instance of a context that was destroyed */
     CUDA_NOT_READY = 600,
     CUDA_CONTEXT_IS_DESTROYED = 709,
-    CUDA_CAPTURE_FIRST = 900, /* forbidden just now: some stream is being captured into a graph */
+    CUDA_CAPTURE_FIRST = 900, /* forbidden while some stream is being captured into a graph */
     CUDA_CAPTURE_LAST = 908,
 };
 enum { CUDA_CAPTURE_RELAXED = 2, CUDA_STREAM_NON_BLOCKING = 1 };
 
-/* c10::cuda::CUDAStream: c10::Device and a number. */
+/* The layout of c10::cuda::CUDAStream: a c10::Device and a number. */
 struct cuda_stream {
     int8_t type, device;
     int64_t id;
 };
 
-#define CUDA_FUNCTIONS(X) /* name, what follows it in newer drivers, parameters */                 \
+#define CUDA_FUNCTIONS(X) /* name, its suffix in newer drivers, parameters */                      \
     X(CtxGetCurrent, "", (void **context))                                                         \
     X(CtxGetDevice, "", (int *device))                                                             \
     X(CtxSetCurrent, "", (void *context))                                                          \
@@ -59,24 +59,24 @@ struct cuda_api {
 };
 extern struct cuda_api cuda;
 
-/* 0; -ENOENT they are not (all) loaded yet; -ECHILD there is no libc10_cuda.so: a torch without CUDA; -ENOTSUP and why. Where
- * `current_stream` is NULL, `why` says so, too. Service thread: may wait for the dynamic loader's lock. */
+/* Finds the functions. Returns 0; -ENOENT: the libraries are not all loaded yet; -ECHILD: there is no libc10_cuda.so (a torch without CUDA);
+ * -ENOTSUP: `why` says what is missing, as it does where `current_stream` is NULL. Service thread: may wait for the dynamic loader's lock. */
 int cuda_api_load(char *why, size_t n);
 
 /*
- * What torch's allocator says of its GPU memory, by torch._C._cuda_memoryStats(device): the function behind
- * torch.cuda.memory_allocated(), without the latter's sorting of a hundred numbers. It reads counters and changes
- * nothing, and does not ask the GPU. The GIL is held, and no exception is set; none is set afterwards.
+ * GPU memory as torch's allocator reports it, by torch._C._cuda_memoryStats(device): the function behind
+ * torch.cuda.memory_allocated(), without the latter's sorting of a hundred numbers. It reads counters, changes nothing and
+ * does not access the GPU. To be called with the GIL held and no Python exception set; sets no exception.
  */
 struct cuda_memory {
     int64_t allocated, peak, reserved; /* bytes */
 };
 
-/* 1: torch.cuda is initialised in this process. */
+/* Returns 1 when torch.cuda is initialised in this process. */
 int cuda_memory_initialised(void);
-/* 0 or -ENOTSUP: this torch lacks it. */
+/* Finds that function. Returns 0, or -ENOTSUP when this torch lacks it. */
 int cuda_memory_find(void);
-/* 0; -EIO: it raised an error, or its answer is of another shape. */
+/* Returns 0, or -EIO when the function raised an error or its result has another structure. */
 int cuda_memory_read(int device, struct cuda_memory *m);
 
 #endif

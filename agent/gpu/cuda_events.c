@@ -13,11 +13,11 @@ struct events_counts events_counts;
 int32_t events_error;
 
 static uint32_t made_all; /* (a) pairs of all threads */
-static char gone[1];      /* stands for a context that was destroyed */
+static char gone[1];      /* its address stands for a context that was destroyed */
 
-/* Where backward passes ended, on each device: the threads of autograd's engine learn only at the next one that it is over. */
+/* Events at the ends of backward passes, for each device: a thread of autograd's engine learns only at the next pass that one is over. */
 static struct pass {
-    uint32_t number; /* (a) 0: being written */
+    uint32_t number; /* (a) number of the pass; 0: being written */
     void *context, *event;
 } passes[DEVICES][PASSES];
 
@@ -25,7 +25,7 @@ static void count(uint64_t *what) {
     __atomic_fetch_add(what, 1, __ATOMIC_RELAXED);
 }
 
-/* The driver refused something. pairs: whose, or NULL. */
+/* Handles an error of the driver. pairs: the context concerned, or NULL. */
 static void refused(struct events_context *pairs, int rc) {
     if (rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST) {
         count(&events_counts.captured);
@@ -44,7 +44,7 @@ static int checked(struct events_context *pairs, int rc) {
     return rc ? -EIO : 0;
 }
 
-/* Another stream may be in the middle of a capture that forbids this thread to ask or make events: not in this mode. */
+/* Switches to the mode in which a capture of another stream does not forbid this thread to query or create events. Returns the former mode, or -1. */
 static int relaxed_mode(void) {
     int mode = CUDA_CAPTURE_RELAXED;
     return cuda.ThreadExchangeStreamCaptureMode(&mode) ? -1 : mode;
@@ -65,7 +65,7 @@ static struct events_context *context_of(struct cuda_thread *c, const void *cont
     return NULL;
 }
 
-/* Of the context that is current on this thread; NULL: none is. */
+/* Returns the pairs of the context that is current on this thread; NULL when there are none. */
 static struct events_context *context_here(struct cuda_thread *c) {
     void *context = NULL;
     int device = -1;
@@ -97,8 +97,8 @@ int events_mark(struct events_context *pairs, void *event, void *stream) {
     return checked(pairs, rc);
 }
 
-/* In the current stream. The default stream is NULL, and cannot be used while certain others are captured: that is an error here,
- * and harms nobody. */
+/* Records an event in the current stream. The default stream is NULL, and cannot be used while certain others are captured: that is
+ * an error here, without further effect. */
 static int record(struct events_context *pairs, void *event) {
     struct cuda_stream s = cuda.current_stream((int8_t)pairs->device);
     return events_mark(pairs, event, cuda.stream(&s));
@@ -113,7 +113,7 @@ int events_create(struct events_context *pairs, void **event) {
     return checked(pairs, rc);
 }
 
-/* The next place that is free: those that were used longest ago come first. */
+/* Returns the next free pair: pairs that were used longest ago come first. */
 static struct events_pair *take(struct events_context *pairs) {
     struct events_pair *p;
     for (uint32_t k = 0; k < TRIES && k < pairs->made; k++) {
@@ -139,7 +139,7 @@ static void let_go(struct events_pair *p) {
     __atomic_store_n(&p->used, 0, __ATOMIC_RELEASE);
 }
 
-/* h: pairs << 16 | place + 1. */
+/* A handle h is: index of the context << 16 | (index of the pair + 1). */
 static struct events_context *context_by(struct cuda_thread *c, uint32_t h) {
     return &c->contexts[h >> 16];
 }
@@ -159,7 +159,7 @@ uint32_t events_begin(struct cuda_thread *c, const struct events_what *what) {
 }
 
 static void enqueue(struct events_context *pairs, const struct events_pair *p) {
-    uint32_t tail = pairs->tail; /* there is a place for each pair */
+    uint32_t tail = pairs->tail; /* never full: the queue has a place for each pair */
     pairs->queue[tail & MASK] = (uint16_t)(p - pairs->pair);
     __atomic_store_n(&pairs->tail, tail + 1, __ATOMIC_RELEASE);
 }
@@ -181,7 +181,7 @@ void events_end_at_pass(struct cuda_thread *c, uint32_t h, uint32_t pass) {
     struct events_pair *p = pair_by(c, h);
     if ((unsigned)pairs->device >= DEVICES ||
         __atomic_load_n(&passes[pairs->device][pass % PASSES].number, __ATOMIC_ACQUIRE) != pass) {
-        count(&events_counts.elsewhere); /* of another device than the one the pass was called on */
+        count(&events_counts.elsewhere); /* its device is not the one the pass was called on */
         let_go(p);
     } else {
         p->pass = pass;
@@ -203,7 +203,7 @@ void events_pass(struct cuda_thread *c, uint32_t pass) {
         return;
     struct pass *e = &passes[pairs->device][pass % PASSES];
     if (e->event && e->context != pairs->context)
-        return; /* an event of a context that is no more */
+        return; /* the event belongs to a context that was destroyed */
     __atomic_store_n(&e->number, 0, __ATOMIC_RELEASE);
     if (!e->event && events_create(pairs, &e->event))
         return;
@@ -214,7 +214,7 @@ void events_pass(struct cuda_thread *c, uint32_t pass) {
 
 /* ---- reading ---- */
 
-/* 0: not now, the thread's ring is too full. */
+/* Writes the record of a pair. Returns 0 when the thread's ring is too full now. */
 static int write_record(const struct events_pair *p, int device, float ms) {
     struct producer *to = producer_enter();
     if (!to)
@@ -228,7 +228,7 @@ static int write_record(const struct events_pair *p, int device, float ms) {
     return fits;
 }
 
-/* 1: done with it; 0: not yet. */
+/* Reads a pair. Returns 1 when it is not needed any more; 0 when it has not ended yet, or could not be written. */
 static int read_one(struct events_context *pairs, struct events_pair *p) {
     struct pass *e = NULL;
     void *end = p->end;
@@ -236,7 +236,7 @@ static int read_one(struct events_context *pairs, struct events_pair *p) {
     if (p->pass) {
         e = &passes[pairs->device][p->pass % PASSES];
         if (__atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass) {
-            count(&events_counts.elsewhere); /* the GPU is that far behind */
+            count(&events_counts.elsewhere); /* reused: the GPU is far behind */
             return 1;
         }
         end = e->event;
@@ -251,7 +251,7 @@ static int read_one(struct events_context *pairs, struct events_pair *p) {
         return !(rc >= CUDA_CAPTURE_FIRST && rc <= CUDA_CAPTURE_LAST);
     }
     if (e && __atomic_load_n(&e->number, __ATOMIC_ACQUIRE) != p->pass)
-        return 1; /* recorded anew meanwhile */
+        return 1; /* the event was reused meanwhile */
     return write_record(p, pairs->device, ms);
 }
 

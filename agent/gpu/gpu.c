@@ -2,10 +2,10 @@
 /*
  * gpu.c - GPU metrics by NVML (libnvidia-ml.so.1, loaded at run time): a `gpu` record for each device at the metrics' interval.
  *
- * Once the process has to do with GPUs (libcuda, libtorch or NVML itself is loaded already) a thread of our own loads NVML and
- * asks it: its calls may take long or, with a broken GPU, for ever. The thread has the program's table of descriptors: there is one
- * NVML in a process, with one state, so the program's own calls (pynvml's, PyTorch's) use the files that ours have opened. Absent or
- * refused: noted once. A forked child has no such thread: NVML does not survive fork.
+ * Once the process has to do with GPUs (libcuda, libtorch or NVML itself is loaded already), a thread of the agent loads NVML and
+ * calls it, because the calls may take long or, with a broken GPU, never return. The thread shares the program's file descriptor table:
+ * there is one NVML in a process, with one state, so the program's own calls (pynvml's, PyTorch's) use the files that our calls have
+ * opened. If NVML is absent or fails, that is noted once. A forked child has no such thread: NVML does not survive fork.
  */
 
 #include "agent/base/fork_lock.h"
@@ -26,7 +26,7 @@ struct utilization {
 struct memory_info {
     unsigned long long total, free, used;
 };
-struct memory_info_v2 { /* `used` without what the driver keeps for itself, as nvidia-smi says it */
+struct memory_info_v2 { /* `used` does not include the driver's reserve, as in nvidia-smi */
     unsigned version;
     unsigned long long total, reserved, free, used;
 };
@@ -63,11 +63,11 @@ enum state { IDLE, STARTING, RUNS, ENDING, ABSENT, REFUSED, NO_THREAD };
 static struct {
     uint32_t state;        /* (a) enum state; REFUSED: `error` is NVML's error */
     uint32_t wanted;       /* (a) futex: counts measurements asked for */
-    uint32_t owner, noted; /* service thread: pid that `state` is of; recording that has the note */
+    uint32_t owner, noted; /* pid of `state`; recording that has the note; service thread only */
     int error;
 } g;
 
-/* 0; -ENOENT: not there. */
+/* Loads NVML. Returns 0; -ENOENT when it is not there. */
 static int load(void) {
     static const struct loaded_function names[] = {{"nvmlDeviceGetComputeRunningProcesses_v3",
                                                     "nvmlDeviceGetComputeRunningProcesses_v2",
@@ -140,7 +140,7 @@ static void *run(void *unused UNUSED) {
             sys_wait(&g.wanted, done, UINT64_MAX);
             continue;
         }
-        done = asked; /* those that were missed meanwhile are missed */
+        done = asked; /* several requests that came meanwhile count as one */
         for (unsigned i = 0; i < n && i < DEVICES; i++)
             measure(i);
     }
@@ -148,7 +148,7 @@ static void *run(void *unused UNUSED) {
 }
 
 static int has_to_do(void) {
-    static uint64_t without; /* libraries among which there was none */
+    static uint64_t without; /* fingerprint of a list of libraries with none of these */
     uint64_t now = loaded_fingerprint(NULL);
     int has = now != without &&
               (!loaded_find("libcuda.so", NULL) || !loaded_find("libtorch_cpu.so", NULL) ||
@@ -181,13 +181,13 @@ static void gpu_metrics(struct writer *w) {
             __atomic_store_n(&g.state, NO_THREAD, __ATOMIC_RELEASE);
     }
     if (now == ENDING && sys_swap(&g.state, ENDING, RUNS) == ENDING)
-        now = RUNS; /* it had not come to its end yet */
+        now = RUNS; /* the thread had not ended yet */
     if (now == RUNS)
         sys_kick(&g.wanted);
     say(w, now);
 }
 
-/* The recording is over and the process goes on: the thread ends, too. */
+/* Ends the thread, because the recording is over and the process goes on. */
 static void gpu_leave(void) {
     if (g.owner == (uint32_t)getpid() && sys_swap(&g.state, RUNS, ENDING) == RUNS)
         sys_kick(&g.wanted);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which entry of .eh_frame covers a program counter, and rules as words. Sources: the DWARF 5 standard, section 6.4.1, and the Linux
- * Standard Base's description of .eh_frame and .eh_frame_hdr.
+ * Finds the entry of .eh_frame that covers a program counter, and packs rules into words. Sources: the DWARF 5 standard, section 6.4.1,
+ * and the Linux Standard Base's description of .eh_frame and .eh_frame_hdr.
  */
 #include "agent/unwind/cfi.h"
 
@@ -26,7 +26,7 @@ static int find_fde(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, uin
     if (n == 0 || n > (1u << 26))
         return -ENOENT;
     int32_t entry[2];
-    int rc = 0; /* of the first reading that fails */
+    int rc = 0; /* result of the first read that fails */
     uint64_t behind =
         ARRAY_BEFORE(i, n,
                      !rc && !(rc = mem->read(mem->ctx, table + i * 8, entry, sizeof entry)) &&

@@ -10,13 +10,13 @@
 #include "agent/unwind/cfi_rule.h"
 
 /*
- * The rule for `pc` from the module whose .eh_frame_hdr lies at `hdr`, and how far it holds. 0; -ENOENT: no entry covers pc;
- * -ENOTSUP: an encoding or an expression this does not know; -EBADMSG, -EFAULT.
+ * Finds the rule for `pc` in the module whose .eh_frame_hdr is at `hdr`, and the range where it holds. Returns 0; -ENOENT: no entry
+ * covers pc; -ENOTSUP: an unknown encoding or expression; -EBADMSG; -EFAULT.
  */
 int cfi_find(const struct cfi_memory *mem, uint64_t hdr, uint64_t pc, struct cfi_rule *rule,
              struct cfi_span *span);
 
-/* 62 bits of a rule, or 0 when it does not fit (or is CFI_NONE). */
+/* Packs a rule into 62 bits; returns 0 when it does not fit (or is CFI_NONE). */
 uint64_t cfi_pack(const struct cfi_rule *rule);
 void cfi_unpack(uint64_t word, struct cfi_rule *rule);
 

@@ -16,7 +16,7 @@ void cfi_cursor_set(struct cfi_cursor *c, const struct cfi_memory *mem, uint64_t
     c->status = 0;
 }
 
-/* n bytes, at most a window. */
+/* Takes n bytes, at most the size of the window. */
 static void take_bytes(struct cfi_cursor *c, void *buf, size_t n) {
     if (!c->status && (c->at > c->end || n > c->end - c->at))
         c->status = -EBADMSG;
@@ -44,7 +44,7 @@ uint64_t cfi_take_u(struct cfi_cursor *c, size_t n) {
     return v;
 }
 
-/* LEB128; *bits: how many there were. */
+/* Takes a LEB128 number. *bits: the number of bits that it had. */
 static uint64_t take_leb(struct cfi_cursor *c, unsigned *bits) {
     uint64_t v = 0;
     for (*bits = 0; *bits < 70 && !c->status;) {
@@ -101,15 +101,15 @@ uint64_t cfi_take_encoded(struct cfi_cursor *c, uint8_t enc, uint64_t data) {
 
 /* ---- rows ---- */
 
-enum { RBP, RBX, RA, OTHER, TRACKED }; /* OTHER: nobody asks for it */
+enum { RBP, RBX, RA, OTHER, TRACKED }; /* OTHER: any register that is not needed */
 #define UNDEFINED INT32_MAX            /* the return address of the outermost frame */
-#define ELSEWHERE 0                    /* a return address, and not at CFA - 8 */
+#define ELSEWHERE 0                    /* the return address is not at CFA - 8 */
 
 struct row {
     enum cfi_kind kind;
     unsigned reg;
     int64_t off;
-    int32_t at[TRACKED]; /* where they were saved: offset from the CFA, or CFI_KEPT */
+    int32_t at[TRACKED]; /* where the registers were saved: offset from the CFA, or CFI_KEPT */
     int32_t rbp_reg_off; /* rbp saved at rbp + this (a realigned stack), or CFI_KEPT */
     uint8_t only_here;   /* the CFA depends on the program counter */
 };
@@ -150,14 +150,14 @@ static void cfa_expression(struct cfi_cursor *c, uint64_t pc, struct row *row) {
     c->at = start + len;
 }
 
-/* reg_off: of rbp alone. */
+/* Notes where a register was saved. reg_off: for rbp only. */
 static void set_saved(struct row *row, uint64_t reg, int32_t off, int32_t reg_off) {
     row->at[tracked(reg)] = off;
     if (reg == CFI_RBP)
         row->rbp_reg_off = reg_off;
 }
 
-/* Where an expression says that a register was saved: of rbp the one form that is known is rbp + n. */
+/* Notes where a register was saved according to an expression. For rbp, only the form rbp + n is known. */
 static void saved_expression(struct cfi_cursor *c, int address, struct row *row) {
     uint64_t reg = cfi_take_uleb(c), len = cfi_take_uleb(c), start = c->at;
     if (address && reg == CFI_RBP && cfi_take_byte(c) == DW_OP_breg0 + CFI_RBP) {
@@ -173,8 +173,8 @@ static int64_t take_cfa_offset(struct cfi_cursor *c, const struct cfi_cie *cie, 
 }
 
 #define STATES  8
-#define PRIMARY 0xc0u /* bits of an opcode: where one is set, the other six are its operand */
-/* Runs instructions until the row that covers pc; makes *span that row's. `first`: the CIE's row, NULL while that is made. */
+#define PRIMARY 0xc0u /* bits of an opcode: if one is set, the other six are its operand */
+/* Runs instructions up to the row that covers pc; sets *span to that row's range. `first`: the CIE's row; NULL while that row is made. */
 static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc, struct row *row,
                    const struct row *first, struct cfi_span *span) {
     struct row stack[STATES];
@@ -224,7 +224,7 @@ static int execute(struct cfi_cursor *c, const struct cfi_cie *cie, uint64_t pc,
         case DW_CFA_same_value:
             set_saved(row, cfi_take_uleb(c), CFI_KEPT, CFI_KEPT);
             break;
-        case DW_CFA_register: /* in another register; of no use when that one is not tracked */
+        case DW_CFA_register: /* saved in another register: that one is not tracked */
             if (cfi_take_uleb(c) == CFI_RA)
                 row->at[RA] = ELSEWHERE;
             cfi_take_uleb(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cfi_rule.h - what walking a stack needs of a row of call frame information: how the CFA is computed, and where rbp and rbx, on
- * which outer CFAs may depend, were saved. With what its readers (cfi_program.h, cfi.h) read through.
+ * cfi_rule.h - the part of a row of call frame information that a stack walk needs: how the CFA is computed, and where rbp and rbx were
+ * saved, on which outer CFAs may depend. Also the callback by which cfi_program.h and cfi.h read memory.
  */
 #ifndef PROBING_AGENT_CFI_RULE_H
 #define PROBING_AGENT_CFI_RULE_H
@@ -9,15 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies n bytes at `addr` into buf: 0 or -EFAULT (as pywalk_read_fn). `direct`: it is our own memory, and a page that
- * was read once may be loaded from while the walk lasts. */
+/* `read` copies n bytes at `addr` into buf and returns 0 or -EFAULT (like pywalk_read_fn). `direct`: it is our own memory, and a
+ * page that was read once may be read directly until the walk ends. */
 struct cfi_memory {
     int (*read)(void *ctx, uint64_t addr, void *buf, size_t n);
     void *ctx;
     int direct;
 };
 
-/* DWARF numbers of the registers that rules speak of. */
+/* DWARF numbers of the registers that rules use. */
 enum { CFI_RBX = 3, CFI_RBP = 6, CFI_RSP = 7, CFI_R10 = 10, CFI_RA = 16 };
 
 enum cfi_kind {
@@ -36,9 +36,9 @@ struct cfi_rule {
     int32_t rbp_off, rbx_off; /* saved at CFA + off; with CFI_DEREF rbp at reg + off; or CFI_KEPT */
 };
 
-/* The program counters that a rule is good for. */
+/* The range of program counters for which a rule holds. */
 struct cfi_span {
-    uint64_t lo, hi; /* hi: the first that is not */
+    uint64_t lo, hi; /* hi: the first one after the range */
 };
 
 #endif

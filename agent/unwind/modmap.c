@@ -9,14 +9,14 @@
 #include "agent/pywalk/image.h"
 #include "writer/sys.h"
 
-/* What the loader's list gives: see add(). */
+/* The modules that add() has found in the loader's list. */
 struct listing {
     struct modmap_module *module;
     uint32_t n, max;
-    int later; /* the first entry, the program, has been met */
+    int later; /* whether the first entry, the program, has been seen */
 };
 
-/* The executable range and the unwind table's header of one ELF image, of any that has both. */
+/* Adds the executable range and the unwind table's header (if any) of one ELF image. */
 static int add(void *ctx, uint64_t at UNUSED, const struct link_map *lm) {
     struct listing *l = ctx;
     struct modmap_module m = {0};
@@ -27,7 +27,7 @@ static int add(void *ctx, uint64_t at UNUSED, const struct link_map *lm) {
         n = pywalk_elf_read((struct pywalk_mem){memory_read, NULL}, lm->l_addr, &elf)
                 ? 0
                 : elf.e.e_phnum;
-    } else { /* l_addr is no address of its header */
+    } else { /* the program's l_addr is not the address of its ELF header */
         size_t have = getauxval(AT_PHNUM), most = sizeof elf.p / sizeof *elf.p;
         have = have < most ? have : most;
         n = memory_read_self(getauxval(AT_PHDR), elf.p, have * sizeof *ph) ? 0 : have;
@@ -58,7 +58,7 @@ static void sort(struct modmap_module *m, uint32_t n) {
     }
 }
 
-/* Whether every module of `a` is in `b` too (both sorted). */
+/* Returns whether every module of `a` is in `b`, too (both are sorted). */
 static int subset(const struct modmap_view *a, const struct modmap_view *b) {
     uint32_t j = 0;
     for (uint32_t i = 0; i < a->n; i++) {
@@ -99,7 +99,7 @@ int modmap_refresh(struct modmap *m) {
     for (uint32_t i = 0; i < MODMAP_UNKNOWN; i++)
         __atomic_store_n(&m->unknown[i], 0, __ATOMIC_RELAXED);
     return 1;
-again: /* soon: while there is no list at all, no walk can miss a module */
+again: /* retry soon: as long as there is no list, no walk reports a missing module */
     __atomic_store_n(&m->missed, 1, __ATOMIC_RELAXED);
     return -EAGAIN;
 }

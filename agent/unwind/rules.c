@@ -4,9 +4,9 @@
 #include "agent/base/known.h"
 #include "writer/sys.h"
 
-#define BLOCK    256u /* bytes of code: a piece of a function has an entry in each that it is in */
-#define SPAN_MIN 16u  /* shorter ones are not worth a place */
-#define WAYS     4u   /* places of a return address, in one cache line */
+#define BLOCK    256u /* bytes of code: a piece of a function has an entry for each block */
+#define SPAN_MIN 16u  /* shorter pieces are not worth an entry */
+#define WAYS     4u   /* possible places of a return address, in one cache line */
 
 static uint64_t identity(uint32_t generation, uint64_t v) {
     return known_mix(generation + 1ull, v);
@@ -20,7 +20,7 @@ static struct rules_pc *places(const struct rules *r, uint64_t id) {
     return (struct rules_pc *)&r->pcs[id % (RULES_PCS / WAYS) * WAYS];
 }
 
-/* The two places of a piece of a function: in one cache line. */
+/* Returns the two possible places of a piece of a function, which are in one cache line. */
 static struct rules_span *span_places(const struct rules *r, uint64_t id) {
     return (struct rules_span *)&r->spans[id % (RULES_SPANS / 2) * 2];
 }
@@ -68,7 +68,7 @@ static void span_put(struct rules *r, uint32_t generation, uint64_t pc, uint64_t
     uint64_t id = identity(generation, pc / BLOCK);
     struct rules_span *s = span_places(r, id);
     if (__atomic_load_n(&s->rule, __ATOMIC_RELAXED) &&
-        (!__atomic_load_n(&s[1].rule, __ATOMIC_RELAXED) || pc / SPAN_MIN % 2)) /* whichever */
+        (!__atomic_load_n(&s[1].rule, __ATOMIC_RELAXED) || pc / SPAN_MIN % 2)) /* any one */
         s++;
     __atomic_store_n(&s->tag, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&s->lo, span->lo, __ATOMIC_RELAXED);
@@ -91,7 +91,7 @@ void rules_put(struct rules *r, uint32_t generation, uint64_t pc, int leaf,
     unsigned way = 0;
     while (way < WAYS && __atomic_load_n(&e[way].rule, __ATOMIC_RELAXED))
         way++;
-    e += way < WAYS ? way : (id >> 40) % WAYS; /* whichever */
+    e += way < WAYS ? way : (id >> 40) % WAYS; /* any one */
     __atomic_store_n(&e->rule, word, __ATOMIC_RELAXED);
     __atomic_store_n(&e->tag, id ^ word, __ATOMIC_RELAXED);
 }

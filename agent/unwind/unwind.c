@@ -32,10 +32,10 @@ static int find_rule(struct unwind *u, const struct modmap_view *view, const str
 /* The stack as a walk reads it: word after word, mostly in the page of the word before. */
 struct stack {
     const struct cfi_memory *mem;
-    uint64_t page; /* number + 1 of the page read last, where it may be loaded from directly */
+    uint64_t page; /* number + 1 of the last page read, if it may be read directly; else 0 */
 };
 
-/* No sanitizer: the words may be anybody's. */
+/* Not checked by a sanitizer: the words may belong to anything in the program. */
 __attribute__((no_sanitize("address"))) static inline int word_at(struct stack *s, uint64_t addr,
                                                                   uint64_t *v) {
     uint64_t page = addr / MEMORY_PAGE + 1;
@@ -49,23 +49,23 @@ __attribute__((no_sanitize("address"))) static inline int word_at(struct stack *
     return rc;
 }
 
-/* ---- one frame outwards ---- */
+/* ---- the step from a frame to its caller's ---- */
 
 /*
- * A frame on the way. Only the program counter is loaded from each: where rbp and rbx were saved is noted, and they are loaded
- * when a frame's CFA depends on them, which is seldom.
+ * A frame of the walk. Only the return address is loaded from each frame: for rbp and rbx, the walk notes where they were saved, and
+ * loads them only when a frame's CFA depends on them, which is rare.
  */
 struct state {
     uint64_t pc, sp;
     uint64_t bp_at, bx_at; /* 0: still in the register */
-    uint64_t base;         /* the value of rbp or rbx that the step outwards used, */
-    unsigned used;         /* and which, USED_* */
+    uint64_t base;         /* value of rbp or rbx, if the step to the caller used it */
+    unsigned used;         /* which of them that step used, USED_* */
     int exact;             /* pc is that of an instruction, not a return address after a call */
 };
-/* In unwind_frame.bp_down too, which is a multiple of 8. */
+/* These bits are also in unwind_frame.bp_down, which is a multiple of 8 without them. */
 enum { USED_BP = 1, USED_BX = 2, USED_OTHER = 4, USED_MASK = 7 };
 
-/* Through the kernel's signal frame: at the trampoline, rsp points to the ucontext. */
+/* Steps through the kernel's signal frame: at the trampoline, rsp points to the ucontext. */
 static int step_signal(const struct cfi_memory *mem, struct unwind_regs *r, struct state *s) {
     greg_t g[NGREG];
     uint64_t at = s->sp + offsetof(ucontext_t, uc_mcontext.gregs);
@@ -80,7 +80,7 @@ static int step_signal(const struct cfi_memory *mem, struct unwind_regs *r, stru
     return 0;
 }
 
-/* What rbp (USED_BP) or rbx (USED_BX) held in a frame: where it was saved, or still there. */
+/* Gets the value of rbp (USED_BP) or rbx (USED_BX) in a frame: from where it was saved, or from the register. */
 static inline int value_of(struct stack *mem, const struct unwind_regs *r, const struct state *s,
                            unsigned which, uint64_t *v) {
     uint64_t at = which == USED_BP ? s->bp_at : s->bx_at;
@@ -98,7 +98,7 @@ static int base_of(struct stack *mem, const struct unwind_regs *r, struct state 
     if (reg == CFI_RBP || reg == CFI_RBX) {
         s->used = reg == CFI_RBP ? USED_BP : USED_BX;
         rc = value_of(mem, r, s, s->used, base);
-    } else if (reg == CFI_R10) { /* a scratch register: of the innermost frame only */
+    } else if (reg == CFI_R10) { /* a scratch register: known in the innermost frame only */
         s->used = USED_OTHER;
         *base = r->r10;
         rc = s->exact && (r->known & UNWIND_R10) ? 0 : -ENOENT;
@@ -110,7 +110,7 @@ static int base_of(struct stack *mem, const struct unwind_regs *r, struct state 
     return rc;
 }
 
-/* One frame outwards: from *s to *to; s->base and s->used are noted. 0; -errno when the stack does not make sense. */
+/* Steps from *s to its caller's frame, *to; sets s->base and s->used. Returns 0; -errno when the stack is not consistent. */
 static int step(struct stack *mem, const struct unwind_regs *r, const struct cfi_rule *rule,
                 struct state *s, struct state *to) {
     uint64_t base, cfa, pc;
@@ -138,7 +138,7 @@ static int step(struct stack *mem, const struct unwind_regs *r, const struct cfi
 
 /* ---- the last walk ---- */
 
-/* Of a place below sp; 0 none; UINT32_MAX: it cannot be said. */
+/* Returns the distance of a place below sp; 0 when there is no place; UINT32_MAX when the distance cannot be stored. */
 static uint32_t down(uint64_t sp, uint64_t at) {
     if (!at)
         return 0;
@@ -147,7 +147,7 @@ static uint32_t down(uint64_t sp, uint64_t at) {
 
 static void remember(struct unwind_frame *f, const struct state *s) {
     uint32_t bp = down(s->sp, s->bp_at), bx = down(s->sp, s->bx_at);
-    if (s->exact || bp == UINT32_MAX || bx == UINT32_MAX) /* what it depends on is not all here */
+    if (s->exact || bp == UINT32_MAX || bx == UINT32_MAX) /* depends on more than is kept */
         bp = bx = USED_OTHER;
     *f = (struct unwind_frame){
         .pc = s->pc, .sp = s->sp, .base = s->base, .bp_down = bp | s->used, .bx_down = bx};
@@ -167,7 +167,7 @@ static int same(const struct unwind_frame *f, const struct state *s) {
            f->bx_down == down(s->sp, s->bx_at);
 }
 
-/* Whether the step from f still leads to `next`, the frame after it. */
+/* Returns whether the step from f still leads to `next`, the next frame of the last walk. */
 static int leads(struct stack *mem, const struct unwind_regs *r, const struct unwind_frame *f,
                  const struct unwind_frame *next) {
     struct state s;
@@ -189,14 +189,14 @@ struct walk {
     struct unwind_regs regs;
     struct stack stack;
     struct unwind_memo *memo; /* or NULL */
-    uint32_t nold, old; /* frames of the last walk; up to here they lie inside of this one's */
+    uint32_t nold, old;       /* frames of the last walk; first of them that may still be met */
     uint64_t *pcs;
     size_t n, max;
 };
 
 /*
- * The frame in *s is the innermost that is not in pcs yet. Takes it, and all frames of the last walk that lead on from it;
- * leaves the outermost taken in *s. 1: that one ended the last walk, which had come to the stack's end.
+ * Adds the frame *s to pcs, and all frames of the last walk that still follow it. Sets *s to the outermost frame added. Returns 1
+ * when that was the outermost frame of the last walk, which had reached the end of the stack.
  */
 static int take(struct walk *w, struct state *s) {
     struct unwind_memo *m = w->memo;
@@ -215,7 +215,7 @@ static int take(struct walk *w, struct state *s) {
         w->pcs[w->n++] = old[w->old].pc;
     }
     recall(&old[w->old], s);
-    if (w->old + 1 < w->nold || m->cut) /* a list of modules may be longer now */
+    if (w->old + 1 < w->nold || m->cut) /* the list of modules may be longer now */
         return 0;
     fresh[w->n - 1] = old[w->old];
     return 1;
@@ -252,7 +252,7 @@ size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct 
                 rc = step(&w.stack, &w.regs, &rule, &s, &to);
             }
         }
-        if (w.memo && w.n <= UNWIND_MEMO) /* the step outwards from the last frame is done */
+        if (w.memo && w.n <= UNWIND_MEMO) /* the step from the last frame is done */
             remember(&w.memo->frame[!w.memo->now][w.n - 1], &s);
         if (rc)
             break;
@@ -273,8 +273,8 @@ size_t unwind_walk(struct unwind *u, const struct cfi_memory *mem, const struct 
     return w.n;
 }
 
-#define WARM_STACK 96u /* frames whose place on the stack is fetched ahead, */
-#define WARM_RULES 16u /* and, as far as stacks mostly change, their rules */
+#define WARM_STACK 96u /* most frames whose words on the stack are prefetched */
+#define WARM_RULES 16u /* the same for rules: frames further out mostly do not change */
 
 void unwind_warm(const struct unwind *u, const struct unwind_memo *memo) {
     const struct modmap_view *view = modmap_view(&u->map);
