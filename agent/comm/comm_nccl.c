@@ -45,11 +45,11 @@ static function originals[NCALLS];
 enum { NOT, BEGUN, ENQUEUED }; /* comm_op.gpu */
 enum state { IDLE, RUNS, ENDING };
 static struct {
-    uint32_t state;  /* (a) of the thread; programs' threads record events while it RUNS */
+    uint32_t state;  /* (a) our thread's state; the program's threads record events while it RUNS */
     uint32_t asked;  /* (a) futex: rounds of the thread that were asked for */
     uint32_t asleep; /* (a) the thread sleeps, because nothing was in flight */
     uint32_t forked; /* in a forked child there is no CUDA */
-    int found;       /* libraries: 1 there; -1 they never will be */
+    int found;       /* the libraries: 1: wrapped; 0: not loaded yet; -1: not to be wrapped */
 } g;
 static __thread struct {
     unsigned depth, n;

@@ -24,7 +24,7 @@ enum { INPUTS_AT = 208 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t handle; /* (a) handle of the callback; 0: not registered */
-/* __cxa_get_globals() of the C++ ABI: what it returns begins with the list of exceptions that the thread is handling. */
+/* __cxa_get_globals() of the C++ ABI: returns a struct that begins with the list of the exceptions that the thread is handling. */
 static void *const *(*exceptions)(void);
 
 static void destroy(void *observer UNUSED) {}
@@ -49,7 +49,7 @@ static void *start(void **result, const void *record) {
     if (!producer_recording() || !(name = torch_lib.name(record)) ||
         (strncmp(name, "gloo:", 5) && strncmp(name, "nccl:", 5)))
         return result;
-    if (!strcmp(name, "gloo:sparse_all_reduce")) /* all_reduce, of a tensor of that layout */
+    if (!strcmp(name, "gloo:sparse_all_reduce")) /* it is the all_reduce of a sparse tensor */
         name = "gloo:all_reduce";
     op = comm_executing(op, name, record, first_input);
     if (op)

@@ -51,8 +51,7 @@ int config_env(const char *name, char *buf, size_t n) {
         if (!peek(&text, entry, head, len + 1) && !memcmp(head, name, len) && head[len] == '=')
             return peek_string(&text, entry + len + 1, buf, n);
     }
-    const char *v =
-        list.page.number ? NULL : getenv(name); /* reading is forbidden here (seccomp) */
+    const char *v = list.page.number ? NULL : getenv(name); /* no page can be read (seccomp) */
     return !v ? 0 : snprintf(buf, n, "%s", v) < (int)n ? 1 : -E2BIG;
 }
 

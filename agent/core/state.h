@@ -61,7 +61,7 @@ extern struct agent probing_agent;
 void agent_wake(void);
 /* Sets the phase and wakes the threads that wait for it. */
 void agent_set_phase(enum agent_phase phase);
-/* Waits while the phase is `phase`, at most timeout_ms. Returns the phase. Async-signal-safe. */
+/* Waits while the phase is `phase`, for at most timeout_ms. Returns the phase then. Async-signal-safe. */
 enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms);
 
 /* service.c: the service thread. */

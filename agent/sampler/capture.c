@@ -97,7 +97,7 @@ int capture_python(struct capture *c, const struct pywalk *pw,
     return rc < 0 && !c->nframes ? rc : 0;
 }
 
-/* Fills keys[] (a 0 after each entry frame, unless every frame is one). 0 or -errno. */
+/* Fills in keys[], with a 0 after each entry frame unless all frames are entry frames. Returns 0 or -errno. */
 static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, uint64_t *flags,
                      uint32_t *count) {
     uint32_t n = 0, entries = 0;

@@ -27,7 +27,7 @@ static struct {
 /* ---- recording ---- */
 
 uint64_t request_take_cpu(struct request *s, uint64_t cpu) {
-    if (cpu <= s->cpu_base) /* 0 where the sampler calls this while the handler runs */
+    if (cpu <= s->cpu_base) /* possible when the sampler calls this while the handler runs */
         return 0;
     uint64_t us = (cpu - s->cpu_base) / 1000;
     s->cpu_base += us * 1000; /* the rest, below 1 us, counts for the next sample */

@@ -85,11 +85,11 @@ void sampler_threads_free(struct sampler_table *s);
 int sampler_threads_attach(struct sampler_table *s, const struct agent_python *py);
 /* Sets the time between ticks, ns; 0: no ticks for a while. */
 void sampler_threads_set_period(struct sampler_table *s, uint64_t period);
-/* Lists the Python threads anew; writes thread records for new and vanished ones. now: ns, as below. 0; -EAGAIN: Python is gone. */
+/* Lists the Python threads anew; writes thread records for new and ended ones. now: ns, as below. Returns 0; -EAGAIN: Python is gone. */
 int sampler_threads_list(struct sampler_table *s, uint64_t now);
 /* The same, but only if the newest thread has changed since the last listing; much cheaper if it has not. */
 int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now);
-/* Writes a thread record for each that was renamed. */
+/* Writes a thread record for each thread that was renamed. */
 void sampler_threads_rename(struct sampler_table *s, uint64_t now);
 /* Takes one sample of every thread that is due at this tick (backoff.h). Returns how many threads may have run since their last sample. */
 uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick);

@@ -275,7 +275,7 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
     }
 }
 
-/* In a new dictionary epoch no key is valid any more: the stacks are read and defined anew. */
+/* In a new dictionary epoch no key is valid any more: makes the sampler read and define all stacks anew. */
 static void follow_epoch(struct sampler_table *s) {
     uint32_t epoch = __atomic_load_n(&s->live->epoch, __ATOMIC_ACQUIRE);
     if (epoch == s->epoch)

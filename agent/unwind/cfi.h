@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cfi.h - call frame information (.eh_frame) of x86-64: how to get from a program counter's frame to
- * its caller. Reads through a callback, so a module that is unloaded meanwhile is an error and not a
+ * cfi.h - reads call frame information (.eh_frame) of x86-64: finds the rule that leads from a frame to
+ * its caller's. Reads through a callback, so that a module that is unloaded meanwhile causes an error and no
  * fault; allocates nothing, takes no lock: async-signal-safe. A rule packs into one word, so that a lock-free table can keep it (rules.h).
  */
 #ifndef PROBING_AGENT_CFI_H
