@@ -4,7 +4,7 @@
 #include "agent/pywalk/mem.h"
 #include "writer/sys.h"
 
-static int mem_fd = -1;    /* /proc/self/mem, only where process_vm_readv is refused */
+static int mem_fd = -1;    /* /proc/thread-self/mem, only where process_vm_readv() is refused */
 static uint32_t mem_fd_of; /* the pid it belongs to: a child inherits its parent's memory file */
 static uint32_t mem_pid;   /* getpid() without the system call */
 
