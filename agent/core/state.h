@@ -69,7 +69,7 @@ void *service_main(void *unused);
 
 /* leftover.c: finishes traces that other programs have left. */
 /* After exec: finishes the trace of the program that this very process ran before. That trace is as complete as a killed process's, but its
- * live file says that the process still runs, so that nobody else may finish it. Looks in the directory of our own live file (`own`, at `own_path`),
+ * live file says that the process still runs, so that nobody else may finish it until it ends. Looks in the directory of our live file (`own`, at `own_path`),
  * which is skipped. To be called only at the agent's start, when no other agent can be in this process. Returns the number of traces finished. */
 int leftover_finish(const struct live *own, const char *own_path);
 /* Before a new run begins (run_take()): finishes the traces FILE and FILE.d/... of dead processes, from the live files in `run_dir`
