@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ahead.h - the traces of many files, prepared by threads while the caller inserts those before them.
+ * ahead.h - threads prepare the traces of many files while the caller inserts the traces that precede them.
  *
  *     struct ahead *a;
  *     err = ahead_start(&a, &options);
@@ -10,10 +10,9 @@
  *     }
  *     ahead_stop(a);                                   // at any time
  *
- * Opening, checking and reading what names things goes on for several files at once. Decoding and resolving samples is done by one
- * thread at a time, file by file: it is what gives out the numbers of traces, functions and stacks, so that these are the same
- * whatever the number of threads. With one thread all is done within the calls.
- * Memory: threads + 1 files, three blocks of samples of each.
+ * Several files are opened and checked, and their naming records read, at the same time. Samples are decoded and resolved by one thread at
+ * a time, file by file, because that assigns the numbers of traces, functions and stacks: so the numbers do not depend on the number of
+ * threads. With one thread, all work is done inside the calls. Memory use: threads + 1 files, and three blocks of samples for each of them.
  */
 #ifndef PROBING_CONVERTER_AHEAD_H
 #define PROBING_CONVERTER_AHEAD_H
@@ -24,21 +23,22 @@ struct ahead;
 
 struct ahead_options {
     const struct inputs *in;
-    const size_t *first; /* the number in plan->align of each file's first trace, and one more */
+    /* for each file, the number of its first trace in plan->align; then one entry for the end */
+    const size_t *first;
     const struct prepare_plan *plan;
-    uint32_t last_trace; /* ids go on from here */
-    unsigned threads;    /* with the caller's own, at least 1 */
+    uint32_t last_trace; /* highest trace id given out so far */
+    unsigned threads;    /* number of threads including the caller's own, at least 1 */
 };
 
-/* What the options point to is borrowed until ahead_stop(). 0 or -ENOMEM. */
+/* Everything that the options point to is borrowed until ahead_stop(). Returns 0 or -ENOMEM. */
 int ahead_start(struct ahead **a, const struct ahead_options *options);
-/* The next file, NULL after the last. Ends the one before. *err: 0, or what reader_open() says. */
+/* Returns the next file, or NULL after the last one, and releases the previous file. *err is 0 or the error of reader_open(). */
 const struct input *ahead_file(struct ahead *a, int *err);
-/* The next trace of the file, NULL after the last. Ends the one before. *err: 0 or -ENOMEM. */
+/* Returns the next trace of the file, or NULL after the last one, and releases the previous trace. *err is 0 or -ENOMEM. */
 struct prepared *ahead_trace(struct ahead *a, int *err);
-/* Which of the inputs the file is, from 0. */
+/* Returns the index of the current file among the inputs, from 0. */
 size_t ahead_at(const struct ahead *a);
-/* Ends all threads. NULL is allowed. */
+/* Stops all threads. `a` may be NULL. */
 void ahead_stop(struct ahead *a);
 
 #endif

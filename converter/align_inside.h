@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * align_inside.h - what the parts of align.h share, for these alone: align.c (whose trace it is, its anchors), align_collectives.c (the
- * instants that machines share), align_solve.c (lines through them), align_result.c (from lines to UTC), align_inputs.c (all of it
- * for files).
+ * align_inside.h - shared by the files that implement align.h, and by no other: align.c (the processes and anchors of the traces),
+ * align_collectives.c (the instants that machines share), align_solve.c (the lines through them), align_moves.c (groups of a database that
+ * move), align_result.c (from the lines to UTC), align_inputs.c (all of that for a list of files).
  */
 #ifndef PROBING_CONVERTER_ALIGN_INSIDE_H
 #define PROBING_CONVERTER_ALIGN_INSIDE_H
@@ -10,7 +10,7 @@
 #include "align.h"
 #include "clock_fit.h"
 
-/* An instant that others have seen, too: of the same key. The lowest bits of a key are its sort. */
+/* An instant that other boots may have recorded too, under the same key. The lowest bits of a key are its kind. */
 enum { MATCH_EXIT = 0, MATCH_SENT = 1, MATCH_RECEIVED = 2, MATCH_SORT = 3 };
 struct match {
     uint64_t key;
@@ -25,75 +25,76 @@ struct anchor {
 
 struct boot {
     struct align_boot out;
-    struct anchor *anchor; /* by time, thinned out, when solved */
+    struct anchor *anchor; /* sorted by time, and thinned out, once solved */
     size_t nanchors, cap;
-    struct clock_fit fit;   /* onto the reference's CLOCK_MONOTONIC; n 0: none */
-    unsigned in;            /* the group whose reference that is */
+    struct clock_fit fit;   /* its line onto the reference's CLOCK_MONOTONIC; n 0: none */
+    unsigned in;            /* the group of that reference */
     struct clock_map map;   /* the result: to UTC */
     int64_t until;          /* ns UTC: of the rows of that; 0: not known */
-    struct clock_map given; /* align_known() */
+    struct clock_map given; /* the mapping that align_known() declared */
     int suspended;          /* between two anchors the machine was */
-    size_t seen;            /* its matches */
+    size_t seen;            /* number of its matches */
 };
 
 struct trace_of {
     uint32_t boot;
-    uint64_t run; /* hash of what its run is called on all machines */
+    uint64_t run; /* hash of the name of its run, which is the same on all machines */
     int64_t rank;
-    uint64_t process_ts;  /* when its first process record was written */
-    uint64_t pid, start;  /* of its process, monotonic */
-    int64_t start_utc;    /* by its own clock */
-    uint64_t first, last; /* monotonic: times of its data, by hints; 0: there is none */
-    uint32_t attempt;     /* of the run's processes with this rank, the how many-th */
-    uint64_t bytes;       /* of the file */
+    uint64_t process_ts; /* when its first process record was written */
+    uint64_t pid, start; /* of its process; start: monotonic */
+    int64_t start_utc;   /* start by the machine's own time of day */
+    /* first and last time of its data, monotonic, as the hints say; 0: no data */
+    uint64_t first, last;
+    uint32_t attempt; /* index among the processes of the run with this rank */
+    uint64_t bytes;   /* size of the file */
     size_t file,
-        copy; /* where it lies; file + 1 of the one that is the same recording, and counts */
+        copy; /* index of its file; copy: 1 + index of the file with the longer copy of the same recording, 0: none */
 };
 
 struct align {
     struct boot *boot;
     size_t nboots, boots_cap;
-    unsigned groups; /* the highest of the database */
+    unsigned groups; /* highest group number of the database */
     struct keys boot_ids;
     struct trace_of *trace;
     size_t ntraces, traces_cap;
     struct match *match;
     size_t nmatches, matches_cap;
-    uint64_t limit; /* keys above are left out */
+    uint64_t limit; /* matches with higher keys are left out */
     struct align_move *move;
     size_t nmoves;
-    struct reader_kept **kept; /* by file, NULL: none */
+    struct reader_kept **kept; /* one for each file; NULL: none */
     size_t nkept;
-    int attempts; /* told apart */
+    int attempts; /* 1: trace_of.attempt is set */
 };
 
 #define MATCHES_MAX (2u << 20)
 
-/* How long the machine slept between two anchors, ns: what BOOTTIME gained on MONOTONIC. */
+/* Returns for how many ns the machine slept between two anchors: by how much BOOTTIME advanced further than MONOTONIC. */
 static inline int64_t align_slept(const struct anchor *a, const struct anchor *b) {
     int64_t gained = b->boottime - b->mono - (a->boottime - a->mono);
 
     return a->boottime && b->boottime && gained > 1000000 ? gained : 0;
 }
 
-#define ALIGN_APART 1000000000 /* ns between anchors that are kept */
+#define ALIGN_APART 1000000000 /* minimum distance in ns between anchors that are kept */
 
-/* qsort's order of anchors: by their monotonic time. */
+/* Comparison function for qsort(): orders anchors by their monotonic time. */
 int align_by_mono(const void *x, const void *y);
-/* Makes space for one more element of `size` bytes. 0 or -ENOMEM. */
+/* Makes space for one more element of `size` bytes. Returns 0 or -ENOMEM. */
 int align_grow(void **p, size_t n, size_t *cap, size_t size);
-/* h, with the bytes mixed in. */
+/* Returns h with the n bytes at p mixed in. */
 uint64_t align_mix(uint64_t h, const void *p, size_t n);
-/* What the boot's clock shows at `mono`, as the CLOCK_MONOTONIC of its group's reference. */
+/* Converts `mono`, a time of the boot's CLOCK_MONOTONIC, to the CLOCK_MONOTONIC of its group's reference. */
 static inline int64_t align_to_reference(const struct boot *b, int64_t mono) {
     return mono + (int64_t)clock_fit_at(&b->fit, mono);
 }
 
-/* align_moves.c: groups of the database that can be laid on another one now. 0 or -ENOMEM. */
+/* align_moves.c: finds the groups of the database that can now be mapped onto another group. Returns 0 or -ENOMEM. */
 int align_find_moves(struct align *a);
 /* The one with a mapping of the database that others were compared with; NULL: none. */
 struct boot *align_reference_of(struct align *a, unsigned group);
-/* align_solve.c: fits and groups. 0 or -ENOMEM. */
+/* align_solve.c: computes the fits and the groups. Returns 0 or -ENOMEM. */
 int align_fit(struct align *a);
 
 #endif

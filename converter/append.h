@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * append.h - what a database already holds, for those that add to it.
+ * append.h - what a database already holds when traces are added to it.
  *
  *     struct append a;
  *     int rc = append_load(&a, db, 0);
- *     const struct append_trace *was = append_find(&a, recording);  // which trace of the database that recording is; NULL: none
- *     rc = append_forget(db, trace);     // one that has grown, and cannot be gone on with (resume.h): its rows go, it is converted anew
- *     rc = append_reopen(db, trace);     // one that can: what was said of its end goes
- *     rc = append_clocks(db, align);     // machines that are in it keep their clocks (but: retime.h)
+ *     const struct append_trace *was = append_find(&a, recording);  // the trace of the database with that recording; NULL: none
+ *     rc = append_forget(db, trace);     // of a trace that has grown and cannot be continued (resume.h): deletes its rows; it is converted anew
+ *     rc = append_reopen(db, trace);     // of a trace that can be continued: deletes what was said of its end
+ *     rc = append_clocks(db, align);     // the machines that the database has keep their clocks (for the exception see retime.h)
  *     append_free(&a);
  *
- * A trace is known by its recording (boot, process, when it began) and its length. One that is as long as it was is not read
- * again. SQLite result codes.
+ * A trace is recognized by its recording (boot, process, start time) and its length. A trace whose length has not changed is not read
+ * again. Functions return SQLite result codes.
  */
 #ifndef PROBING_CONVERTER_APPEND_H
 #define PROBING_CONVERTER_APPEND_H
@@ -31,30 +31,33 @@ struct append {
         int64_t bytes;
         struct resume at;
         struct resume_rows rows;
-        void *kept; /* as resolver_save(), or of a database without stacks epochs_save(), gave it */
-        size_t nkept, nbase; /* nbase: what APPEND_ADDRESSES has of it, the first bytes */
-        void *dictionary;    /* as epochs_keep() gave it */
+        /* as given by resolver_save(), or by epochs_save() in a database without stacks */
+        void *kept;
+        size_t nkept, nbase; /* nbase: how many of its first bytes are stored as APPEND_ADDRESSES */
+        void *dictionary;    /* as given by epochs_keep() */
         size_t ndictionary;
-    } * trace; /* by name */
+    } * trace; /* indexed by name */
     size_t cap;
-    uint32_t last; /* the highest number of a trace */
+    uint32_t last; /* highest id of a trace */
     int is_cache;
     uint64_t *tids;
 };
 
-/* What a live question's database keeps of a trace besides, in rows of table trace_read with numbers of their own: it is large, and written again seldom. */
+/* What the database of a live process keeps of a trace besides, in rows of table trace_read with numbers of their own, because it is large
+ * and rarely rewritten. */
 enum append_more { APPEND_ADDRESSES = 1, APPEND_DICTIONARY };
-#define APPEND_MORE_BELOW (-(1 << 20)) /* kept_numbers.c has those from here to 0 */
+#define APPEND_MORE_BELOW (-(1 << 20)) /* kept_numbers.c uses the numbers from here to 0 */
 
-/* is_cache: the database is in the user's own cache folder, where nobody else writes (a dictionary of another's is not taken). */
+/* is_cache: the database lies in the user's own cache folder, where nobody else can write (a dictionary written by somebody else must not
+ * be trusted). */
 int append_load(struct append *a, sqlite3 *db, int is_cache);
 void append_free(struct append *a);
 const struct append_trace *append_find(const struct append *a, const char *recording);
-/* Whether it holds a trace that is none of these. */
+/* Returns 1 when the database holds a trace that is none of these. */
 int append_has_others(const struct append *a, const struct align *al, size_t ntraces);
 int append_forget(sqlite3 *db, uint32_t trace);
 int append_reopen(sqlite3 *db, uint32_t trace);
-/* How far a trace was read, so that it can be gone on with. */
+/* Stores how far a trace was read, so that it can be continued from there. */
 int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void *kept, size_t n);
 int append_keep_more(sqlite3 *db, uint32_t trace, enum append_more what, const void *kept,
                      size_t n);

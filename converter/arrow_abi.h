@@ -4,7 +4,8 @@
  * (arrow.apache.org/docs/format/CDataInterface.html). Plain structs: no library is needed to fill them in, and any that
  * knows Arrow takes them as they are.
  *
- * The rule for all: who has one calls its `release` once, then it is over; `release` NULL: it was released, or moved away.
+ * Ownership: whoever holds a struct calls its `release` exactly once; a NULL `release` means that it was released already, or moved to
+ * another owner.
  */
 #ifndef PROBING_CONVERTER_ARROW_ABI_H
 #define PROBING_CONVERTER_ARROW_ABI_H

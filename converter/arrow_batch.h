@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arrow_batch.h - columns that rows are put into, and that become one Arrow array.
+ * arrow_batch.h - collects rows in columns, and turns these into one Arrow array.
  *
  *     static const struct arrow_field fields[] = {{"ts", ARROW_TIME, "when"}, {"func", ARROW_NAME, "innermost"}};
  *     struct arrow_batch b;
@@ -10,8 +10,8 @@
  *     err = arrow_schema_export(fields, 2, &schema);
  *     arrow_batch_free(&b);
  *
- * Every column of a row is put, once. One thread at a time; what was exported is nobody's but its holder's. Functions return 0
- * or -ENOMEM, and -EFBIG where a batch grows over 2 GiB of text.
+ * Each row puts exactly one value into every column. One thread at a time; what was exported belongs to its holder alone. Functions return
+ * 0 or -ENOMEM, and -EFBIG where a batch grows over 2 GiB of text.
  */
 #ifndef PROBING_CONVERTER_ARROW_BATCH_H
 #define PROBING_CONVERTER_ARROW_BATCH_H
@@ -42,11 +42,11 @@ struct arrow_field {
 struct arrow_column {
     enum arrow_type type;
     size_t n, cap, nulls;
-    size_t before;         /* rows of the batch before */
-    uint8_t *values;       /* numbers, indices into names, text */
-    uint8_t *valid;        /* a bit a row, NULL while none is null */
+    size_t before;         /* number of rows in the previous batch */
+    uint8_t *values;       /* numbers, indices of names, or text */
+    uint8_t *valid;        /* one bit for each row; NULL while no value is null */
     int32_t *offsets;      /* of text and lists */
-    size_t used, capacity; /* bytes of text; items of lists */
+    size_t used, capacity; /* text: bytes; lists: items */
     struct arrow_names *names;
     struct arrow_pool *pool; /* the batch's */
 };
@@ -61,19 +61,19 @@ int arrow_batch_init(struct arrow_batch *b, const struct arrow_field *fields, si
 void arrow_batch_free(struct arrow_batch *b);
 int arrow_batch_export(struct arrow_batch *b, struct ArrowArray *out);
 int arrow_schema_export(const struct arrow_field *fields, size_t n, struct ArrowSchema *out);
-/* Bytes that the batch holds now. */
+/* Returns the number of bytes that the batch holds now. */
 size_t arrow_batch_bytes(const struct arrow_batch *b);
 
 int arrow_grow(struct arrow_column *c); /* for arrow_put() */
 int arrow_put_null(struct arrow_column *c);
-/* Many rows of a number or a name at a time: space for n more, whose values the caller then writes at arrow_end() and counts in c->n; and
- * those of them, counted from `first`, that are null: null[i] not 0. */
+/* For many rows of numbers or names at a time: arrow_reserve() makes space for n more, whose values the caller writes at arrow_end() and
+ * adds to c->n; arrow_nulls() then marks the rows from `first` on whose null[i] is not 0 as null. */
 int arrow_reserve(struct arrow_column *c, size_t n);
 int arrow_nulls(struct arrow_column *c, size_t first, const uint8_t *null, size_t n);
 int arrow_put_real(struct arrow_column *c, double v);
-/* TEXT, NAME and BYTES: n bytes. */
+/* Puts a TEXT, NAME or BYTES value of n bytes. */
 int arrow_put_text(struct arrow_column *c, const void *p, size_t n);
-/* Lists: arrow_item() for each, then arrow_put_list() once. NAMES: index from arrow_names_put(c->names, ...). */
+/* For lists: call arrow_item() for each item, then arrow_put_list() once. For NAMES, v is an index given by arrow_names_put(c->names, ...). */
 int arrow_item(struct arrow_column *c, int64_t v);
 int arrow_put_list(struct arrow_column *c);
 
@@ -81,7 +81,7 @@ static inline void *arrow_end(struct arrow_column *c) {
     return c->values + c->n * (c->type == ARROW_NAME ? 4 : c->type == ARROW_FLAG ? 1 : 8);
 }
 
-/* INT, FLAG and TIME: the number; NAME: its index. */
+/* Puts the number of an INT, FLAG or TIME column, or the index of a NAME. */
 static inline int arrow_put(struct arrow_column *c, int64_t v) {
     int err = 0;
 

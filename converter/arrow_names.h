@@ -9,9 +9,9 @@
  *     arrow_names_put(d, ...);                // what was exported does not change
  *     arrow_names_free(d);
  *
- * Names are only ever added, so that each batch's dictionary begins with that of the batch before. An exported array
- * shares the bytes (they are counted): a dictionary of a million names costs a batch nothing. It may be read and released by any
- * thread while names are added by another. 2 GiB of names is the most (-EFBIG).
+ * Names are only ever added, so the dictionary of each batch begins with that of the previous one. An exported array shares the
+ * reference-counted bytes: even a dictionary of a million names costs a batch nothing. Any thread may read and release an exported array
+ * while another thread adds names. The limit is 2 GiB of names (-EFBIG).
  */
 #ifndef PROBING_CONVERTER_ARROW_NAMES_H
 #define PROBING_CONVERTER_ARROW_NAMES_H
@@ -24,9 +24,9 @@ struct arrow_names;
 
 struct arrow_names *arrow_names_new(void);
 void arrow_names_free(struct arrow_names *d);
-/* n bytes of UTF-8. 0, -ENOMEM, -EFBIG. */
+/* Finds or adds the name, n bytes of UTF-8, and sets *out to its index. Returns 0, -ENOMEM or -EFBIG. */
 int arrow_names_put(struct arrow_names *d, const char *p, size_t n, int32_t *out);
-/* 0 or -ENOMEM. */
+/* Exports the dictionary as it is now. Returns 0 or -ENOMEM. */
 int arrow_names_export(const struct arrow_names *d, struct ArrowArray *out);
 
 #endif

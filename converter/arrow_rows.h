@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arrow_rows.h - inside the Arrow reader: the samples of the traces of a request, some at a time, as plain arrays. The tables `samples`
- * (arrow_samples.c) and `stacks` (arrow_stack_rows.c) are filled from them.
+ * arrow_rows.h - inside the Arrow reader: the samples of the requested traces as plain arrays, a limited number at a time. The tables
+ * `samples` (arrow_samples.c) and `stacks` (arrow_stack_rows.c) are filled from them.
  *
- *     struct arrow_rows r = {.sites = 1, .ids = 1};          // what is wanted of them; zero else
+ *     struct arrow_rows r = {.sites = 1, .ids = 1};          // which arrays are wanted; all else zero
  *     arrow_rows_init(&r, rq, notes);
  *     r.stacks.func = batch.col[k].names;                    // dictionaries for the names, where they are wanted
  *     while ((rc = arrow_rows_next(&r)) > 0) {
- *         if (r.begun) ... r.t.meta is another trace's now ...
+ *         if (r.begun) ... r.t.meta is now that of another trace ...
  *         for (size_t i = 0; i < r.n; i++) ... r.ts[i], r.site[i] ...
  *     }
  *     arrow_rows_free(&r);
  *
- * What nobody wants is not done: without `sites` no stack is resolved. One thread at a time.
+ * Work that nobody asks for is not done: without `sites` no stack is resolved. One thread at a time.
  */
 #ifndef PROBING_CONVERTER_ARROW_ROWS_H
 #define PROBING_CONVERTER_ARROW_ROWS_H
@@ -21,23 +21,24 @@
 #include "arrow_stacks.h"
 #include "resolve.h"
 
-#define ARROW_ROWS 1024 /* at a time, so that the arrays stay in the processor's cache */
+/* rows at a time, few enough for the arrays to stay in the processor's cache */
+#define ARROW_ROWS 1024
 
 struct arrow_rows {
-    /* what is wanted, by the caller */
+    /* Set by the caller: which arrays are wanted. */
     int sites, ids, threads;
-    /* the trace at hand */
+    /* The current trace. */
     struct arrow_trace t;
-    int begun; /* the rows are its first ones */
+    int begun; /* these are the first rows of the trace */
     struct arrow_stacks stacks;
-    /* the rows */
+    /* The rows. */
     size_t n;
     int64_t ts[ARROW_ROWS]; /* ns UTC */
     uint64_t mono[ARROW_ROWS], tid[ARROW_ROWS], stack[ARROW_ROWS], pc[ARROW_ROWS], cpu[ARROW_ROWS],
         count[ARROW_ROWS], flags[ARROW_ROWS], id[ARROW_ROWS];
-    uint32_t site[ARROW_ROWS], frame[ARROW_ROWS]; /* `sites`; 0: none. frame: the innermost */
-    int64_t stack_id[ARROW_ROWS];                 /* `ids` */
-    uint32_t thread[ARROW_ROWS];                  /* `threads`: index in t.meta.threads */
+    uint32_t site[ARROW_ROWS], frame[ARROW_ROWS]; /* with `sites`; 0: none; frame: the innermost */
+    int64_t stack_id[ARROW_ROWS];                 /* with `ids` */
+    uint32_t thread[ARROW_ROWS];                  /* with `threads`: index in t.meta.threads */
     /* private */
     const struct probing_request *rq;
     struct arrow_notes *notes;
@@ -53,7 +54,7 @@ struct arrow_rows {
         uint64_t stack, pc;
         int64_t id;
         uint32_t epoch, site, frame, known;
-    } places[4096]; /* what was resolved last, by a hash: most samples find theirs here */
+    } places[4096]; /* recently resolved stacks, by a hash: most samples find theirs here */
     struct {
         uint64_t tid;
         uint32_t thread; /* + 1 */
@@ -64,7 +65,7 @@ struct arrow_rows {
 void arrow_rows_init(struct arrow_rows *r, const struct probing_request *rq,
                      struct arrow_notes *notes);
 void arrow_rows_free(struct arrow_rows *r);
-/* 1: the arrays hold r->n rows (0 is possible: then `begun` may be set all the same); 0: that was all; -errno, said. */
+/* Returns 1: the arrays hold r->n rows (may be 0, even when `begun` is set); 0: there are no more; -errno, after arrow_fail(). */
 int arrow_rows_next(struct arrow_rows *r);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arrow_source.h - inside the Arrow reader: what makes batches, and how the traces of a request are gone through.
+ * arrow_source.h - inside the Arrow reader: the sources of batches, and the iteration over the traces of a request.
  *
- *     struct arrow_source *s;                          // one table; arrow_samples.c, arrow_records.c, arrow_sql.c make them
+ *     struct arrow_source *s;                          // the source of one table, made by arrow_samples.c, arrow_records.c, arrow_sql.c, ...
  *     while ((rc = s->next(s, &batch)) > 0) ...        // rows were put
  *     s->free(s);
  *
@@ -27,17 +27,17 @@
 #include <sqlite3.h>
 
 struct arrow_source {
-    const struct probing_request *rq; /* a copy, lives as long */
+    const struct probing_request *rq; /* a copy that lives as long as the source */
     struct arrow_notes *notes;
-    struct arrow_field *fields; /* of the batch: what was asked for */
+    struct arrow_field *fields; /* the fields of the batch: the requested columns */
     size_t nfields;
-    /* Puts rows. 1: more may come; 0: that was all (rows may have been put); -errno, said by arrow_fail(). */
+    /* Puts rows into b. Returns 1: more may come; 0: there are no more (rows may have been put); -errno, after arrow_fail(). */
     int (*next)(struct arrow_source *s, struct arrow_batch *b);
     void (*free)(struct arrow_source *s);
 };
 
-/* The columns of a request out of all that there are: s->fields, and in *which (malloc'ed) the index of each. Without names in the
- * request the first `usual`. -EINVAL: no such column, said. */
+/* Chooses the requested columns out of all n: sets s->fields, and *which (malloc'ed) to the index of each. A request without names gets the
+ * first `usual` columns. Returns -EINVAL, after arrow_fail(), when there is no such column. */
 int arrow_choose(struct arrow_source *s, const struct arrow_field *all, size_t n, size_t usual,
                  unsigned **which);
 
@@ -46,33 +46,33 @@ struct arrow_trace {
     struct reader *reader; /* NULL: none is open */
     struct epochs *epochs;
     struct meta meta;
-    int64_t id; /* 1, 2, ... over all traces of the request, as the converter numbers them */
-    size_t at;  /* next file */
+    int64_t id; /* 1, 2, ... over all traces of the request, numbered as the converter does */
+    size_t at;  /* index of the next file */
     size_t read;
     const char *path;
     char *run;       /* UTF-8 */
-    int64_t attempt; /* of the run's processes with its rank, as rq->clocks knows it */
-    sqlite3 *clocks; /* rq->clocks, NULL: none */
+    int64_t attempt; /* index among the processes of the run with its rank, as rq->clocks says */
+    sqlite3 *clocks; /* the database rq->clocks; NULL: none */
     int started;
     struct keys
-        twice; /* of the file that is open, where traces are joined in it: recordings that it has several times */
-    size_t *best; /* the part of each that counts, the longest */
-    size_t part;  /* of the file: 0, 1, ... */
+        twice;    /* of a file of joined traces: the recordings that occur in it several times */
+    size_t *best; /* for each of these, the part that counts: the longest */
+    size_t part;  /* index of the trace in its file: 0, 1, ... */
 };
 
-/* Opens the next trace that the request asks for. 1; 0: no more; -errno. */
+/* Opens the next trace that the request asks for. Returns 1, 0 when there are no more, or -errno. */
 int arrow_trace_next(struct arrow_trace *t, const struct probing_request *rq,
                      struct arrow_notes *notes);
 void arrow_trace_close(struct arrow_trace *t);
-/* Whether block i may have records of the type in the time that is asked for. */
+/* Returns 1 when block i may have records of the type in the requested time. */
 int arrow_trace_wants(struct arrow_trace *t, const struct probing_request *rq, size_t i,
                       unsigned type);
 
-/* The same number for a recording wherever its file lies, also when it has grown. */
+/* Returns a number that is always the same for a recording, wherever its file lies and even when it has grown. */
 int64_t arrow_trace_recording(const struct arrow_trace *t);
 
-/* Each: the rows of one kind of table. rq and notes are borrowed, for the source's life. NULL: no memory, or the request names a column
- * that the table has not (said in notes). */
+/* Each function makes the source of one kind of table. rq and notes are borrowed as long as the source lives. Returns NULL when there is no
+ * memory, or (said in notes) when the request names a column that the table does not have. */
 struct arrow_source *arrow_traces(const struct probing_request *rq, struct arrow_notes *notes);
 struct arrow_source *arrow_samples(const struct probing_request *rq, struct arrow_notes *notes);
 struct arrow_source *arrow_stack_rows(const struct probing_request *rq, struct arrow_notes *notes);

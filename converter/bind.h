@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bind.h - values of a row that may be unknown: what is not bound is NULL. And the one number that a query gives.
+ * bind.h - binds values of a row that may be unknown (what is not bound is NULL), and runs small statements.
  */
 #ifndef PROBING_CONVERTER_BIND_H
 #define PROBING_CONVERTER_BIND_H
@@ -8,7 +8,7 @@
 #include <sqlite3.h>
 #include <stdint.h>
 
-/* text: copied; NULL or "" is NULL in the row. */
+/* Binds a copy of the text; NULL and "" become NULL in the row. */
 static inline void bind_text(sqlite3_stmt *st, int i, const char *text) {
     if (text && *text)
         sqlite3_bind_text(st, i, text, -1, SQLITE_TRANSIENT);
@@ -19,7 +19,7 @@ static inline void bind_known(sqlite3_stmt *st, int i, int known, int64_t v) {
         sqlite3_bind_int64(st, i, v);
 }
 
-/* A statement that gives no rows, to be run again with other values. An SQLite result code. */
+/* Runs a statement that gives no rows, and resets it so that it can be run again with other values. Returns an SQLite result code. */
 static inline int sql_done(sqlite3_stmt *st) {
     int rc = sqlite3_step(st);
 
@@ -27,7 +27,7 @@ static inline int sql_done(sqlite3_stmt *st) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* The first column of the first row; 0 without one. An SQLite result code. */
+/* Sets *out to the first column of the first row, 0 when there is no row. Returns an SQLite result code. */
 static inline int sql_number(sqlite3 *db, const char *sql, sqlite3_int64 *out) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clock.h - from a trace's CLOCK_MONOTONIC to nanoseconds since the epoch, UTC.
+ * clock.h - converts a trace's CLOCK_MONOTONIC to nanoseconds since the epoch, UTC.
  *
- * A trace holds anchors, each the same instant on both clocks. Between two anchors time runs
- * linearly from the one to the other, so that a clock that NTP disciplines, or steps, meanwhile is
- * followed; before the first and after the last it runs at the monotonic clock's speed.
+ * A trace holds anchors: readings of both clocks at the same instant. Between two anchors time is interpolated linearly, which follows a
+ * clock that NTP disciplines or steps meanwhile. Before the first anchor and after the last one, time runs at the speed of the monotonic
+ * clock.
  *
  *     struct clock_map m = {0};
  *     clock_add(&m, ts, realtime, bracket) ...;  clock_ready(&m);
- *     int64_t utc = clock_utc(&m, ts);           // m.n == 0: the time as it is
+ *     int64_t utc = clock_utc(&m, ts);           // without anchors (m.n == 0): ts itself
  *     clock_free(&m);
  *
- * clock_utc() remembers the segment used last (times nearly ascend): one thread at a time.
+ * clock_utc() caches the segment that was used last (times mostly ascend): one thread at a time.
  */
 #ifndef PROBING_CONVERTER_CLOCK_H
 #define PROBING_CONVERTER_CLOCK_H
@@ -21,7 +21,8 @@
 
 struct clock_anchor {
     int64_t mono, real; /* ns */
-    double gain;        /* real ns gained per monotonic ns until the next anchor */
+    /* ns by which `real` advances more for each monotonic ns, until the next anchor */
+    double gain;
 };
 
 struct clock_map {
@@ -30,14 +31,14 @@ struct clock_map {
     uint64_t uncertainty; /* the widest bracket, ns */
 };
 
-/* 0 or -ENOMEM. bracket: how long taking the anchor took, ns. */
+/* bracket: how many ns reading the anchor took. Returns 0 or -ENOMEM. */
 int clock_add(struct clock_map *m, uint64_t ts, uint64_t realtime, uint64_t bracket);
 void clock_ready(struct clock_map *m);
-/* Both in ns. */
+/* Converts one time; both times are in ns. */
 int64_t clock_utc(struct clock_map *m, uint64_t ts);
-/* The same of n times. */
+/* Converts n times. */
 void clock_utc_many(struct clock_map *m, const uint64_t *ts, int64_t *utc, size_t n);
-/* The first time that is utc or later. */
+/* Returns the first monotonic time whose UTC is `utc` or later. */
 uint64_t clock_mono(struct clock_map *m, int64_t utc);
 void clock_free(struct clock_map *m);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clock_rows.h - tables clock_boot and clock_knot: the boots of machines whose traces are in a database, and how their times go together
- * (align.h). Those that the database had keep their mapping, and what they have in common with others now is counted too, but where
- * they could not be compared and now can: then they and all their times change (retime.h).
+ * clock_rows.h - tables clock_boot and clock_knot: the boots of the machines whose traces are in a database, and how their times relate
+ * (align.h). Boots that the database already has keep their mapping, and what they now have in common with others is added to their
+ * matches. The exception: boots that could not be compared before and now can; their mapping and all their times change (retime.h).
  *
  *     rc = clock_rows_write(db, align, line, sizeof line);   // an SQLite result code
- *     rc = clock_rows_take(db, "other.db", align);           // the boots of `align` that another database has, as rows of this one
+ *     rc = clock_rows_take(db, "other.db", align);           // copies the rows of the boots of `align` that another database has
  *     rc = clock_rows_map(db, boot_id, &map);                // a boot's mapping
  */
 #ifndef PROBING_CONVERTER_CLOCK_ROWS_H
@@ -15,10 +15,10 @@
 
 #include "align.h"
 
-/* line: a sentence for people where some machines' times cannot be compared, else "". */
+/* line: set to a sentence for people when the times of some machines cannot be compared, else "". */
 int clock_rows_write(sqlite3 *db, const struct align *align, char *line, size_t size);
 int clock_rows_take(sqlite3 *db, const char *from, const struct align *align);
-/* SQLITE_NOTFOUND: the database does not have it, and *map is as it was; else what the map held is replaced. */
+/* Returns SQLITE_NOTFOUND, and leaves *map unchanged, when the database does not have the boot; otherwise replaces the contents of *map. */
 int clock_rows_map(sqlite3 *db, const char *boot_id, struct clock_map *map);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cut_short.h - goes on where a file that is mapped was cut short meanwhile (SIGBUS), by whoever owns it.
+ * cut_short.h - survives the SIGBUS that reading a mapped file raises when the owner of the file truncates it meanwhile.
  *
- *     cut_short_install();                      // once, in a program of ours: a library leaves its program's signals alone
- *     if (cut_short_try(fn, arg)) ...           // fn ended in the middle: nothing that it had open may be used again
+ *     cut_short_install();                      // once, in a program of ours; a library must not change its program's signals
+ *     if (cut_short_try(fn, arg)) ...           // fn was aborted in the middle: nothing that it had open may be used again
  *
- * fn holds no lock. cut_short_try(): any thread, and within another one. Where nothing is installed it calls fn, and that is all.
+ * fn must hold no lock. cut_short_try() may be called by any thread, and be nested. Where nothing is installed it just calls fn.
  */
 #ifndef PROBING_CONVERTER_CUT_SHORT_H
 #define PROBING_CONVERTER_CUT_SHORT_H
 
 void cut_short_install(void);
-/* 0; 1: it was. */
+/* Returns 1 when fn was aborted, else 0. */
 int cut_short_try(void (*fn)(void *arg), void *arg);
 
 #endif

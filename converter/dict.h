@@ -7,9 +7,9 @@
  *     const struct dict_stack *st = dict_stack(d, id);       // NULL: not in the trace
  *     epochs_free(es);
  *
- * An epoch is read when it is first asked for, and only the two used last are kept (one, if it is larger than DICT_LARGE): memory does
- * not grow with the length of the trace. Pointers into a dict are good until the next epochs_get() of another epoch. A dictionary is cut
- * off where it takes DICT_MAX bytes of memory. Not thread-safe.
+ * An epoch is read when it is first asked for, and only the two most recently used are kept (one, if it is larger than DICT_LARGE), so
+ * memory does not grow with the length of the trace. Pointers into a dictionary are valid until epochs_get() is called for another epoch. A
+ * dictionary is cut off when it takes DICT_MAX bytes of memory. Not thread-safe.
  */
 #ifndef PROBING_CONVERTER_DICT_H
 #define PROBING_CONVERTER_DICT_H
@@ -19,7 +19,8 @@
 #define DICT_MAX     (72u << 20)
 #define DICT_LARGE   (8u << 20)
 #define DICT_WAITING (4u << 20)
-#define DICT_STRING  4096 /* bytes of a name; the rest is cut: each is written again and again */
+/* maximum bytes of a name; longer ones are cut, because each is stored many times */
+#define DICT_STRING 4096
 
 struct epochs;
 struct dict;
@@ -31,7 +32,7 @@ struct dict_frame {
 
 struct dict_stack {
     uint64_t flags;
-    struct trace_value python, native; /* lists: walk copies with trace_list_next() */
+    struct trace_value python, native; /* lists: walk a copy of them with trace_list_next() */
 };
 
 struct dict_module {
@@ -47,45 +48,47 @@ struct dict_native_file {
     uint32_t build_id_len;
 };
 
-/* r is borrowed until epochs_free(). NULL: no memory. */
+/* r is borrowed until epochs_free(). Returns NULL when there is no memory. */
 struct epochs *epochs_new(struct reader *r);
 /*
- * To be called before any dictionary is read: frames, stacks and modules, which are most of one, are not wanted and count as not in the trace, and a
- * dictionary is read only as far as the strings go that are asked for. Where there is no memory for that the string is missing, and the next
- * epochs_get() says so.
+ * Call before any dictionary is read: frames, stacks and modules, which make up most of a dictionary, are not wanted and count as missing,
+ * and a dictionary is read only as far as needed for the strings that are asked for. When there is no memory for that, the string is
+ * missing and the next epochs_get() returns NULL.
  */
 void epochs_without_stacks(struct epochs *es);
-/* Nobody will ask for modules or files of native code. Before the first epochs_get(). */
+/* Call before the first epochs_get(): nobody will ask for modules or for files of native code. */
 void epochs_without_modules(struct epochs *es);
 int epochs_have_stacks(const struct epochs *es);
 /*
- * Of such, the strings that were asked for, to be given to who reads the same trace again, before the first dictionary: of those that
- * were asked for then none is read again. malloc, *n bytes; NULL: no memory. What is given is borrowed; what makes no sense of it is left out.
+ * After epochs_without_stacks(): epochs_save() returns the strings that were asked for, malloc'ed, of *n bytes; NULL: no memory. Give them
+ * to epochs_give(), before the first dictionary is read, when the same trace is read again: then none of these strings is read again.
+ * epochs_give() borrows them, and ignores what makes no sense.
  */
 void *epochs_save(const struct epochs *es, size_t *n);
 void epochs_give(struct epochs *es, const void *saved, size_t n);
 /*
- * Of others the dictionary of the last epoch as it was read, likewise, for those who know that the first reader_blocks() blocks are the same
- * (reader_digest()): of them none is decoded again. NULL: it is not worth it, or what was taken is most of it, or no memory.
- * epochs_take(): borrowed; what was not written for these records or is damaged is left out.
+ * Without epochs_without_stacks(): epochs_keep() likewise returns the dictionary of the last epoch as it was read. It serves a caller who
+ * knows that the first reader_blocks() blocks are still the same (reader_digest()): none of these is decoded again. NULL: it is not worth
+ * it, or most of it was taken from an earlier one, or there is no memory. epochs_take() borrows it, and ignores one that is damaged or was
+ * written for other records.
  */
 void *epochs_keep(const struct epochs *es, size_t *n);
 void epochs_take(struct epochs *es, const void *kept, size_t n);
 void epochs_free(struct epochs *es);
-/* Of `es`; one that the trace does not have is empty. NULL: no memory. */
+/* Returns the dictionary of an epoch, owned by `es`; it is empty when the trace has no such epoch. NULL: no memory. */
 const struct dict *epochs_get(struct epochs *es, uint32_t epoch);
-/* For a trace that nothing will be asked of for a while: dictionaries of more than DICT_WAITING bytes are given up, and read again. */
+/* For a trace that will not be used for a while: frees dictionaries of more than DICT_WAITING bytes; they are read again when needed. */
 void epochs_trim(struct epochs *es);
-/* The epochs that have dictionaries, ascending: i = 0 ...; 0 after the last. */
+/* Enumerates in ascending order the epochs that have dictionaries: i = 0 ...; returns 0 after the last one. */
 int epochs_at(const struct epochs *es, size_t i, uint32_t *epoch);
 
-/* The bytes of a string, "" and 0 for id 0 or one that is missing. */
+/* Returns the bytes of a string; "" with *n 0 for id 0 and for a string that is missing. */
 const char *dict_string(const struct dict *d, uint64_t id, size_t *n);
 const struct dict_frame *dict_frame(const struct dict *d, uint64_t id);
 const struct dict_stack *dict_stack(const struct dict *d, uint64_t id);
 const struct dict_module *dict_module(const struct dict *d, uint64_t id);
 const struct dict_native_file *dict_native_file(const struct dict *d, uint64_t id);
-/* Modules in the order they were written: i = 0 ... ; NULL after the last. */
+/* Enumerates the modules in the order in which they were written: i = 0 ...; returns NULL after the last one. */
 const struct dict_module *dict_module_at(const struct dict *d, size_t i, uint64_t *id);
 
 #endif

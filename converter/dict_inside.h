@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dict_inside.h - what dictionaries are made of, for dict.c and dict_kept.c alone; everybody else uses dict.h. */
+/* dict_inside.h - the structs of dictionaries, for dict.c and dict_kept.c only; all other files use dict.h. */
 #ifndef PROBING_CONVERTER_DICT_INSIDE_H
 #define PROBING_CONVERTER_DICT_INSIDE_H
 
@@ -20,17 +20,17 @@ static const size_t dict_entry_size[NTABLES] = {
     sizeof(struct dict_text), sizeof(struct dict_frame), sizeof(struct dict_stack),
     sizeof(struct dict_module), sizeof(struct dict_native_file)};
 
-/* id -> entry: ids of a whole dictionary are 1, 2, 3 ..., so that they are looked up nowhere; a damaged one has holes. */
+/* Maps an id to its entry. The ids of an undamaged dictionary are 1, 2, 3 ... and need no look-up; a damaged one has gaps. */
 struct table {
-    size_t dense;    /* entry i of these is that of id i + 1 */
-    struct keys ids; /* of those behind the first hole: their entries follow, in this order */
+    size_t dense;    /* the first `dense` entries have the ids 1, 2, 3 ...: entry i that of i + 1 */
+    struct keys ids; /* the ids after the first gap; their entries follow in this order */
     uint8_t *entries;
     size_t cap;
 };
 
 struct dict {
     struct epochs *es;
-    size_t next, end; /* in its order: what is yet to be read */
+    size_t next, end; /* the part of es->order that is still to be read */
     uint32_t epoch;
     int used;
     uint64_t stamp;
@@ -39,30 +39,30 @@ struct dict {
         uint8_t *p;
         size_t n;
     } * blocks;            /* copies that the entries point into */
-    size_t nblocks, bytes; /* bytes: of them and the tables */
-    const uint8_t *taken;  /* and into these blocks, of epochs_take() */
-    size_t ntaken, kept;   /* kept: bytes that it began with */
+    size_t nblocks, bytes; /* bytes: of the blocks and the tables */
+    const uint8_t *taken;  /* the blocks given to epochs_take(), which entries point into too */
+    size_t ntaken, kept;   /* kept: the bytes that it started with */
 };
 
 struct epochs {
     struct reader *r;
-    uint64_t want;        /* record types */
-    int as_asked;         /* a dictionary is read as far as what is asked of it lies */
-    int no_memory;        /* for that */
-    const uint8_t *given; /* strings, each with a struct said before it */
+    uint64_t want;        /* record types that are read */
+    int as_asked;         /* dictionaries are read only as far as what is asked for */
+    int no_memory;        /* there was none for as_asked */
+    const uint8_t *given; /* the strings given to epochs_give(), each preceded by a struct said */
     size_t ngiven;
-    const void *taken; /* of epochs_take() */
+    const void *taken; /* given to epochs_take() */
     size_t ntaken;
     int (*take)(
         struct dict *
-            d); /* the empty dictionary gets what that has of it. 0; -ENOMEM: it is to be cleared */
-    struct keys asked; /* {epoch, id} of those in said */
+            d); /* fills the empty dictionary from `taken`. Returns 0, or -ENOMEM: the dictionary must be cleared */
+    struct keys asked; /* {epoch, id} of the strings in `said` */
     uint8_t *said;
     size_t nsaid, said_cap;
     struct reader_data data;
     struct dict d[KEPT];
     uint64_t clock;
-    struct place { /* the dictionary blocks, by epoch and place in the file */
+    struct place { /* the dictionary blocks, sorted by epoch and place in the file */
         uint32_t epoch;
         size_t block;
     } * order;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * digest.h - a keyed 96-bit hash of a list of numbers, by which one is known again that is not kept itself. Nobody who does not know the seed can
- * make two lists with the same one.
+ * digest.h - a keyed 96-bit hash of a list of numbers, to recognize a list without storing it. Without knowing the seed nobody can
+ * construct two lists with the same hash.
  *
  *     uint64_t seed[2];
  *     digest_seed(seed);                      // 0, or -EIO: no random numbers
- *     struct digest d = digest(seed, p, n);   // d.id 0: the caller's
+ *     struct digest d = digest(seed, p, n);   // d.id is 0, for the caller to set
  */
 #ifndef PROBING_CONVERTER_DIGEST_H
 #define PROBING_CONVERTER_DIGEST_H

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inputs.h - which trace files a command line means.
+ * inputs.h - finds the trace files that the arguments of a command line stand for.
  *
  *     struct inputs in = {0};
  *     int err = inputs_add(&in, "trace.zst", INPUTS_SIBLINGS);
  *     for (i = 0; i < in.n; i++) ... in.file[i].path ...
  *     inputs_free(&in);
  *
- * A file stands for itself and, with INPUTS_SIBLINGS, for the traces of the other processes of its
- * run (FILE.d/); a directory for every .zst in it and in what lies below (but for what earlier runs left, NAME.zst.old...,
- * hidden ones and symlinks to directories); "-" for stdin. A file that is there twice, by whatever name, is taken once.
+ * A file stands for itself and, with INPUTS_SIBLINGS, for the traces of the other processes of its run (in FILE.d/). A directory stands for
+ * every .zst file in it and below it, except for leftovers of earlier runs (NAME.zst.old...), hidden files and symlinks to directories. "-"
+ * is stdin. A file that is given twice, under whatever name, is taken once.
  */
 #ifndef PROBING_CONVERTER_INPUTS_H
 #define PROBING_CONVERTER_INPUTS_H
@@ -24,8 +24,8 @@ enum { INPUTS_SIBLINGS = 1 };
 struct input {
     char *path;
     uint64_t dev, ino; /* 0, 0: stdin */
-    int found;         /* in a directory: nobody named it */
-    int recording;     /* for the caller: its process still writes it */
+    int found;         /* found in a directory: the user did not name it */
+    int recording;     /* set by the caller: its process is still writing it */
 };
 
 struct inputs {
@@ -34,10 +34,9 @@ struct inputs {
     struct keys seen; /* device and inode */
 };
 
-/* 0; -ENOENT and other errors of looking at `path` (nothing was added); -ENODATA: a directory without
- * a .zst in it; -ENOMEM. */
+/* Returns 0; -ENOENT or another error of inspecting `path` (nothing was added); -ENODATA: a directory without a .zst file in it; -ENOMEM. */
 int inputs_add(struct inputs *in, const char *path, int flags);
-const char *inputs_strerror(int err); /* what such an error means; static, or as strerror() */
+const char *inputs_strerror(int err); /* what such an error means; static, or of strerror() */
 void inputs_free(struct inputs *in);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keys.h - gives equal keys the same small number: 1, 2, 3 ... A key is any string of bytes; a
- * tuple of integers is one too.
+ * keys.h - gives equal keys the same small number: 1, 2, 3 ... A key is any string of bytes, for example a tuple of integers.
  *
  *     struct keys t;
  *     keys_init(&t);
@@ -9,8 +8,7 @@
  *     const void *key = keys_key(&t, id, &n);
  *     keys_free(&t);
  *
- * Keys are copied. Open addressing, so that a look-up is a hash and, nearly always, one compare.
- * Not thread-safe.
+ * Keys are copied. The table uses open addressing, so that a look-up is a hash and, nearly always, one comparison. Not thread-safe.
  */
 #ifndef PROBING_CONVERTER_KEYS_H
 #define PROBING_CONVERTER_KEYS_H
@@ -21,23 +19,23 @@
 struct keys {
     struct keys_slot {
         uint32_t id, hash; /* id 0: free */
-    } * slots;             /* a power of two of them */
+    } * slots;             /* an array of a power of two */
     size_t nslots;
     struct keys_entry {
         const void *key;
         uint32_t len;
     } * entries; /* entries[id - 1] */
     uint32_t n, cap;
-    struct keys_chunk *chunks; /* where the keys lie */
+    struct keys_chunk *chunks; /* the memory of the keys */
 };
 
 void keys_init(struct keys *t);
 void keys_free(struct keys *t);
-/* The id of the key, a new one if it is not there yet. 0: no memory (or four billion keys). */
+/* Returns the id of the key, a new one if it is not in the table yet; 0: no memory (or four billion keys). */
 uint32_t keys_put(struct keys *t, const void *key, size_t n, int *is_new);
-/* The id of the key or 0. */
+/* Returns the id of the key, 0 if it is not in the table. */
 uint32_t keys_find(const struct keys *t, const void *key, size_t n);
-/* The key of an id in 1..t->n. Aligned for integers. */
+/* Returns the key of an id in 1..t->n, aligned for integers. */
 const void *keys_key(const struct keys *t, uint32_t id, size_t *n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load_sample.h - inside load: registers the virtual table `probing_load`, which reads what *now says.
+ * load_sample.h - inside load: registers the virtual table `probing_load`, which reads the trace named by *now.
  */
 #ifndef PROBING_CONVERTER_LOAD_SAMPLE_H
 #define PROBING_CONVERTER_LOAD_SAMPLE_H
@@ -8,7 +8,8 @@
 #include "load_state.h"
 
 int load_sample_register(sqlite3 *db, struct load_now *now);
-/* Where no rows are wanted: all samples come, and what they name is inserted. An SQLite result code. */
+/* Used when no rows of table sample are wanted: reads all samples, and inserts the functions, frames and stacks that they name. Returns an
+ * SQLite result code. */
 int load_sample_pass(struct load *l);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * modules.h - which file was mapped at an address, and when: the module records of one trace.
+ * modules.h - finds which file was mapped at an address at a given time, from the module records of one trace.
  *
  *     struct modules m = {0};
  *     modules_load(&m, reader, epochs, symbols, &recorded);
- *     struct module *mod = modules_at(&m, pc, ts);   // NULL: none was known there
+ *     struct module *mod = modules_at(&m, pc, ts);   // NULL: no module is known there
  *     modules_free(&m);
  *
- * Two libraries may have lain at one address one after the other: the answer then depends on the
- * time. modules_generation() numbers the spans of time between such changes (nearly always there is
- * one span), so that callers may remember answers per (address, generation). One thread at a time.
+ * Two libraries may have been mapped at the same address, one after the other, so the answer depends on the time. modules_generation()
+ * numbers the periods between such changes (nearly always there is just one period), so that callers can cache answers per (address,
+ * generation). One thread at a time.
  */
 #ifndef PROBING_CONVERTER_MODULES_H
 #define PROBING_CONVERTER_MODULES_H
@@ -25,22 +25,22 @@ struct module {
     uint64_t load, unload; /* monotonic ns; unload UINT64_MAX: never */
     struct symbols_file *file;
     uint32_t recorded; /* the file's number in the trace's own symbols (recorded.h), 0: none */
-    int asked;         /* the resolver's: an address of it was named, in this trace */
-    int had;           /* load.c's: 1 + what was known of its symbols before; 0: nothing */
+    int asked;         /* set by the resolver: an address in it was looked up in this trace */
+    int had;           /* set by load.c: 1 + column `symbols` of its row before; 0: it had none */
 };
 
 struct modules {
-    struct module *m; /* by start, then load */
+    struct module *m; /* sorted by start, then by load */
     size_t n, cap;
-    uint64_t *bounds; /* times at which an address changed hands */
+    uint64_t *bounds; /* times at which an address range was mapped to another file */
     size_t nbounds;
-    uint64_t reach; /* the longest range: how far back a search must look */
+    uint64_t reach; /* length of the longest range: how far back a search must look */
 };
 
-/* 0 or -ENOMEM; damaged blocks are left out. */
+/* Returns 0 or -ENOMEM; skips damaged blocks. */
 int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct symbols *s,
                  const struct recorded *rec);
-/* pc: a run-time address; ts: ns of CLOCK_MONOTONIC. NULL: none was known there; else one of m. */
+/* pc: a run-time address; ts: ns of CLOCK_MONOTONIC. Returns an element of m, or NULL when no module is known there. */
 struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t ts);
 uint32_t modules_generation(const struct modules *m, uint64_t ts);
 void modules_free(struct modules *m);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * opened.h - traces that threads open and index, while the caller reads those before them: the walk over the blocks of large files is
- * most of what a question about their last minutes takes.
+ * opened.h - threads open and index traces while the caller reads the traces that precede them. The walk over the blocks of large files
+ * takes most of the time of a question about their last minutes.
  *
  *     struct opened *o = opened_start(in);
  *     for (i = 0; i < in->n; i++)
- *         if ((err = opened_take(o, i, &reader)) == 0) ...   // as reader_open(); in this order; close it
+ *         if ((err = opened_take(o, i, &reader)) == 0) ...   // as reader_open(); call it in this order, and close the reader
  *     opened_stop(o);
  *
- * Files alone: pipes, stdin and what is remote are opened by the caller's own thread, when their turn comes. Some files at most are
- * open that were not taken yet.
+ * Only regular files are opened ahead; pipes, stdin and remote files are opened by the caller's own thread when their turn comes. The
+ * number of opened files that were not taken yet is limited.
  */
 #ifndef PROBING_CONVERTER_OPENED_H
 #define PROBING_CONVERTER_OPENED_H
@@ -21,9 +21,9 @@ struct opened;
 
 /* `in` is borrowed. NULL: no memory. */
 struct opened *opened_start(const struct inputs *in);
-/* 0 or what reader_open() says. */
+/* Returns 0 or an error of reader_open(). */
 int opened_take(struct opened *o, size_t file, struct reader **r);
-/* At any time; what was not taken is closed. NULL is allowed. */
+/* May be called at any time; closes what was not taken. NULL is allowed. */
 void opened_stop(struct opened *o);
 
 #endif

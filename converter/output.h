@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * output.h - whether a command may write over a file that is there.
+ * output.h - decides whether a command may overwrite an existing file.
  *
  *     char why[OUTPUT_WHY];
  *     int err = output_check("out.db", OUTPUT_DATABASE, &inputs, why);
- *     if (err < 0) ... say why ...          // 0: nothing is there; 1: what is there may be replaced
+ *     if (err < 0) ... say why ...          // 0: there is no such file; 1: the file may be replaced
  *
- * Only what Probing itself made may be replaced, or an empty regular file; never an input, by whatever name it is
- * given, and never a symlink, device, FIFO or directory. Nothing is opened before it is known to be a regular file.
+ * Only files that Probing itself made, and empty regular files, may be replaced; never an input, under whatever name, and never a symlink,
+ * device, FIFO or directory. A file is opened only once it is known to be a regular file.
  */
 #ifndef PROBING_CONVERTER_OUTPUT_H
 #define PROBING_CONVERTER_OUTPUT_H
@@ -18,28 +18,29 @@
 
 #define OUTPUT_WHY 4400
 
-/* In the header of each database (PRAGMA application_id, user_version): "PRBD", and the version of its tables and views. */
+/* What the header of each database holds (PRAGMA application_id, user_version): "PRBD", and the version of its tables and views. */
 #define OUTPUT_APPLICATION_ID 0x50524244
 #define OUTPUT_SCHEMA_VERSION 10
-/* In the first lines of each picture. */
+/* Text in the first lines of each picture. */
 #define OUTPUT_PICTURE_MARK "<!-- probing-flamegraph -->"
 #define OUTPUT_REPORT_MARK  "<!-- probing-report -->"
 
 enum output_kind {
-    OUTPUT_DATABASE, /* of probing-convert */
-    OUTPUT_PICTURE,  /* of probing-flamegraph */
-    OUTPUT_FOLDED,   /* text of probing-flamegraph: "a;b;c 12" */
+    OUTPUT_DATABASE, /* made by probing-convert */
+    OUTPUT_PICTURE,  /* made by probing-flamegraph */
+    OUTPUT_FOLDED,   /* text made by probing-flamegraph: "a;b;c 12" */
     OUTPUT_TRACE,
     OUTPUT_SIDECAR, /* what SQLite leaves beside a database: journal, WAL and its index */
-    OUTPUT_REPORT,  /* of probing-report */
-    OUTPUT_NEW, /* nothing but an empty file may be there: what cannot be told from other people's files */
-    OUTPUT_ANY, /* the user said that it is to be replaced: all but traces and databases */
+    OUTPUT_REPORT,  /* made by probing-report */
+    OUTPUT_NEW, /* a kind that cannot be recognized as ours: only an empty file may be replaced */
+    OUTPUT_ANY, /* the user asked to replace it: anything but traces and databases may be */
 };
 
-/* 0, 1 or -errno with a sentence in `why`. `inputs` may be NULL. */
+/* Returns 0 or 1 as above, or -errno with a sentence in `why`. `inputs` may be NULL. */
 int output_check(const char *path, enum output_kind kind, const struct inputs *inputs,
                  char why[OUTPUT_WHY]);
-/* Permissions for what is made of `inputs` (may be NULL): the umask's, as open to others as the most private of them. */
+/* Returns the permissions for an output made from `inputs` (may be NULL): those of the umask, but no more open to others than the most
+ * private input. */
 mode_t output_mode(const struct inputs *inputs);
 
 #endif

@@ -12,14 +12,13 @@
  *     reader_data_free(&d);
  *     reader_close(r);
  *
- * Opening walks the hint frames and makes an index (80 bytes a block); no block but the first is
- * decompressed before somebody asks for it, so that skipping by type and by time is free. Where
- * neither a hint nor a frame of ours stands, the walk goes on at the next one that does: damage
- * costs the blocks it hits and no other. What was lost is in struct reader_loss.
+ * Opening walks the hint frames and makes an index (80 bytes for each block). No block but the first is decompressed until somebody asks
+ * for it, so skipping blocks by type and by time costs nothing. Where there is neither a hint nor one of our frames, the walk continues at
+ * the next one it finds: damage costs the damaged blocks and no others. struct reader_loss says what was lost.
  *
- * Nothing in the file is trusted: sizes are bounded by TRACE_BLOCK_MAX, a frame that claims more is
- * damage. A hint is believed until its block is read; reader_check() reads all. What a trace may become is bounded by its
- * length: READER_ITEMS_A_BYTE. One thread at a time.
+ * Nothing in the file is trusted: sizes are limited by TRACE_BLOCK_MAX, and a frame that claims more is damage. A hint is believed until
+ * its block is read; reader_check() reads all blocks. What a trace may expand to is limited by its length: READER_ITEMS_A_BYTE. One thread
+ * at a time.
  */
 #ifndef PROBING_CONVERTER_READER_H
 #define PROBING_CONVERTER_READER_H
@@ -28,8 +27,8 @@
 
 struct reader;
 
-/* PASSED: unread, and to be left so (reader_want); NEWER: of a newer version of the format; UNKNOWN: of a kind or encoding that later
- * writers may add; EXCESS: more rows than the file's length allows */
+/* PASSED: not read, and not to be read (reader_want()); NEWER: of a newer version of the format; UNKNOWN: of a kind or encoding that a
+ * later writer may add; EXCESS: has more rows than the length of the file allows. */
 enum reader_state {
     READER_UNREAD,
     READER_PASSED,
@@ -40,14 +39,16 @@ enum reader_state {
     READER_EXCESS
 };
 
-/* Rows, frames of distinct stacks, entries of lists and each 64 bytes of text are items: so many for each byte of the trace,
- * and so many besides. Real traces have one or two a byte. A few bytes of zstd can say megabytes. */
+/* An item is a row, a frame of a distinct stack, an entry of a list, or 64 bytes of text. A trace may have this many for each byte of its
+ * length, plus a constant. Real traces have one or two for each byte; the limit is needed because a few bytes of zstd can expand to
+ * megabytes. */
 #define READER_ITEMS_A_BYTE 64
 #define READER_ITEMS        (256u << 10)
 
-/* One block, as its hint describes it (after reader_load: as its own header does). */
+/* One block, as described by its hint (after reader_load(): by its own header). */
 struct reader_block {
-    uint64_t pos, off; /* of the hint (or frame, when there is no hint), of the zstd frame */
+    /* places of the hint (of the frame when there is no hint) and of the zstd frame */
+    uint64_t pos, off;
     uint32_t compressed;
     uint32_t seq, epoch, count;
     uint8_t kind;
@@ -55,7 +56,7 @@ struct reader_block {
     uint64_t first_ts, last_ts, types;
 };
 
-/* A decompressed block; zero it first, reuse it, free it at the end. */
+/* A decompressed block. Zero it first; it can be reused; free it at the end. */
 struct reader_data {
     struct trace_block_header h;
     const uint8_t *data; /* header and rows */
@@ -65,19 +66,20 @@ struct reader_data {
     void *dctx;
 };
 
-/* What the file does not give back. Records in blocks that are missing altogether cannot be known. */
+/* What could not be read from the file. Records in blocks that are missing altogether are not known. */
 struct reader_loss {
-    uint64_t damaged_blocks;  /* announced by a hint or a header, and not readable */
-    uint64_t damaged_records; /* records that those held */
+    uint64_t damaged_blocks;  /* announced by a hint or a header, but not readable */
+    uint64_t damaged_records; /* records in those blocks */
     uint64_t damaged_bytes;   /* bytes that belong to no readable block */
-    uint64_t missing_blocks;  /* gaps in the sequence: gone without a trace */
-    uint64_t repeated_blocks; /* in the file twice, byte by byte: taken once */
-    uint64_t excess_blocks;   /* left out: more rows than the file's length allows */
-    uint64_t wrong_hints;     /* contradicted by their blocks, which are right */
-    uint64_t tail_bytes;      /* at the end: the beginning of a block that was cut off */
-    uint64_t newer_blocks;    /* blocks of a newer version: left out */
-    uint64_t unknown_blocks;  /* of an unknown kind or encoding: to be passed over */
-    int seek_table;           /* closed by its writer */
+    uint64_t missing_blocks;  /* gaps in the sequence numbers: blocks that left no other trace */
+    uint64_t repeated_blocks; /* blocks that occur twice, byte by byte the same: used once */
+    /* left out, because they have more rows than the length of the file allows */
+    uint64_t excess_blocks;
+    uint64_t wrong_hints;    /* hints that contradict their blocks; the blocks are right */
+    uint64_t tail_bytes;     /* at the end: the beginning of a block that was cut off */
+    uint64_t newer_blocks;   /* blocks of a newer version: left out */
+    uint64_t unknown_blocks; /* blocks of an unknown kind or encoding, which are skipped */
+    int seek_table;          /* 1: the writer has closed the file */
 };
 
 /*
@@ -90,72 +92,76 @@ struct reader_loss {
  *   other -errno     it could not be opened or read, or there is no memory
  */
 int reader_open(struct reader **out, const char *path);
-/* The same for n bytes in memory, borrowed until reader_close(). */
+/* Does the same for n bytes in memory, which are borrowed until reader_close(). */
 int reader_open_memory(struct reader **out, const void *p, size_t n);
 void reader_close(struct reader *r);
 /*
- * What opening found out, for whoever opens the same file again: the walk over a large one takes longer than the blocks of its last minute.
- * To be called before anything else is done with r; to be given to free(). NULL: not kept (more than *budget bytes, which get fewer;
- * another trace behind this one; no memory). reader_open_kept(): as reader_open(), and with it where the file has that size still.
+ * reader_keep() returns what opening the file found out, for whoever opens it again: the walk over a large file takes longer than reading
+ * the blocks of its last minute. Call it before anything else is done with r, and free() the result. It returns NULL when nothing is kept:
+ * because it takes more than *budget bytes (from which its size is subtracted), another trace follows this one, or there is no memory.
+ * reader_open_kept() does the same as reader_open(), and uses `kept` if the file still has the same size.
  */
 struct reader_kept *reader_keep(const struct reader *r, size_t *budget);
 int reader_open_kept(struct reader **out, const char *path, const struct reader_kept *kept);
-/* Goes on to the next trace of the file (traces may be joined end to end). 1; 0: there is none; -ENOMEM. */
+/* Moves on to the next trace of the file (traces may be joined end to end). Returns 1; 0: there is none; -ENOMEM. */
 int reader_next(struct reader *r);
-/* Whether that would find none: nothing comes behind this trace. */
+/* Returns 1 when reader_next() would find none, because nothing follows this trace. */
 int reader_is_last(const struct reader *r);
-/* One line on what an error of reader_open() means. Static storage. */
+/* Returns one line, in static storage, on what an error of reader_open() means. */
 const char *reader_strerror(int err);
 
 /*
- * Leaves out the blocks of data that hold nothing of types, or nothing from lo to hi (CLOCK_MONOTONIC, ns): as if they were not in
- * the trace, but not as lost. What names things (threads, groups) stays, whenever it was, and so does what the trace says of itself; of the
- * clock's anchors, some each minute, those from lo to hi and the next one on either side. By what hints say: nothing is read.
+ * Leaves out the data blocks that hold no records of `types`, or none from lo to hi (CLOCK_MONOTONIC, ns), as if they were not in the
+ * trace, but without counting them as lost. Records that name things (threads, groups) stay whatever their time, and so does what the trace
+ * says of itself. Of the clock anchors, of which there are some each minute, those from lo to hi stay, and the next one on either side. All
+ * this is decided by the hints; no block is read.
  */
 void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types);
-/* Records of these types say what others are about, and are wanted whatever part of a trace is. */
+/* Record types that describe what other records refer to; they are needed for any part of a trace. */
 #define READER_ALWAYS                                                                              \
     (1ull << TRACE_thread | 1ull << TRACE_process_group | 1ull << TRACE_module_unload |            \
      1ull << TRACE_children)
 
-/* Of the blocks that hold clock anchors alone those from *first to *end (excluded) matter from lo to hi: they lie there, or next to it. */
+/* Sets *first and *end (exclusive) to the blocks that matter for the time from lo to hi, out of those that hold nothing but clock anchors:
+ * the blocks within that time, and those next to it. */
 void reader_anchors(const struct reader *r, uint64_t lo, uint64_t hi, size_t *first, size_t *end);
 int reader_has_anchors_alone(const struct reader *r, size_t i);
 
-/* The same where the rest may be asked for later: blocks of data that hold nothing of types are no more read by reader_check(), but count. */
+/* As reader_range(), but when the rest may be asked for later: reader_check() no longer reads data blocks that hold no records of `types`,
+ * but they still count. */
 void reader_want(struct reader *r, uint64_t types);
 
 size_t reader_blocks(const struct reader *r);
 const struct reader_block *reader_block(const struct reader *r, size_t i);
-/* -errno of a read that failed (what it would have given then counts as damaged), 0: none did. */
+/* Returns the -errno of a read that failed (whatever it would have given counts as damaged), 0 when none did. */
 int reader_error(const struct reader *r);
 uint64_t reader_size(const struct reader *r);      /* bytes of the trace */
-uint64_t reader_file_size(const struct reader *r); /* and of the whole file */
+uint64_t reader_file_size(const struct reader *r); /* bytes of the whole file */
 
-/* Decompresses block i and checks it. 0; -EBADMSG: damaged (and counted); -ENOTSUP: not for this
- * reader (counted too); -ENOMEM. */
+/* Decompresses block i and checks it. Returns 0; -EBADMSG: it is damaged (and counted); -ENOTSUP: this reader cannot read it (also
+ * counted); -ENOMEM. */
 int reader_load(struct reader *r, size_t i, struct reader_data *d);
 void reader_data_free(struct reader_data *d);
-/* A caller that finds rows of block i senseless says so here; it then counts as damaged. */
+/* For a caller that finds the rows of block i to be invalid: counts the block as damaged. */
 void reader_damaged(struct reader *r, size_t i);
 
 /*
- * For who has read the first n blocks before, when nothing was wrong with them: they count as read, and what they said was lost is lost[].
- * It is to be called before any block but the first is loaded. Whether they are the same is told by reader_digest(): of their places,
- * lengths and hints. n 0 takes it back.
+ * For a caller that has read the first n blocks before and found nothing wrong with them: they count as read, and lost[] is what they said
+ * was lost. Call it before any block but the first is loaded; n 0 takes it back. Compare reader_digest() to find out whether the blocks are
+ * still the same: it is a digest of their places, lengths and hints.
  */
 void reader_known(struct reader *r, size_t n, const uint64_t lost[TRACE_NLOST]);
 uint64_t reader_digest(const struct reader *r, size_t n);
 
-/* Reads all blocks once (but for reader_want): then nothing depends on hints any more. 0 or -ENOMEM. */
+/* Reads each block once (except those excluded by reader_want()), so that nothing depends on hints any more. Returns 0 or -ENOMEM. */
 int reader_check(struct reader *r);
-/* Whether n more items may be made of this trace; counts them. */
+/* Returns 1 when n more items may be made from this trace, and counts them. */
 int reader_allow(struct reader *r, uint64_t n);
 
-/* What was lost. Loads the blocks that nobody has read yet. 0 or -ENOMEM. */
+/* Sets *out to what was lost. Loads the blocks that nobody has read yet. Returns 0 or -ENOMEM. */
 int reader_loss(struct reader *r, struct reader_loss *out);
 
-/* What the headers of the blocks read so far say; complete after reader_loss(). */
+/* Totals from the headers of the blocks read so far; complete after reader_loss(). */
 struct reader_totals {
     uint64_t records;
     uint64_t first_ts, last_ts; /* 0, 0: no times */

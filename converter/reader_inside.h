@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader_inside.h - inside the reader: its state, and what its files call of each other: reader.c (a trace as a whole) the walk that
- * makes the index, and that the loading of single blocks. For these three only; everybody else uses reader.h.
+ * reader_inside.h - inside the reader: its state, and the functions that its files call of each other. reader.c handles a trace as a whole,
+ * reader_index.c the walk that makes the index, reader_load.c the loading of single blocks. Only for these three files; all others use
+ * reader.h.
  */
 #ifndef PROBING_CONVERTER_READER_INSIDE_H
 #define PROBING_CONVERTER_READER_INSIDE_H
@@ -11,27 +12,29 @@
 
 struct reader {
     struct source src;
-    uint64_t begin, end;         /* of this trace: the file may hold several */
-    struct reader_block *blocks; /* by their sequence numbers, which ascend */
+    uint64_t begin, end;         /* range of this trace; the file may hold several */
+    struct reader_block *blocks; /* in ascending order of their sequence numbers */
     size_t nblocks, cap;
     uint64_t skipped;        /* bytes of skippable frames that are not hints */
     uint64_t repeated;       /* blocks */
     uint64_t repeated_bytes; /* their bytes */
     uint64_t tail;
-    unsigned trials;            /* frames tried without a hint: bounded, garbage may hold many */
-    uint64_t lost[TRACE_NLOST]; /* of the headers of blocks read */
-    unsigned moved;             /* blocks that came after one with a higher number */
+    /* number of frames tried without a hint; limited, because garbage may look like many */
+    unsigned trials;
+    uint64_t lost[TRACE_NLOST]; /* from the headers of the blocks that were read */
+    unsigned moved;             /* number of blocks that came after a block with a higher number */
     uint64_t wrong_hints;
-    uint64_t items; /* spent, see reader_allow() */
+    uint64_t items; /* number used up, see reader_allow() */
     int newer;
-    uint64_t left_out, left_bytes; /* blocks, their bytes: reader_range() */
-    uint32_t last_seq;             /* then: of the last block before */
+    uint64_t left_out, left_bytes; /* blocks left out by reader_range(), and their bytes */
+    /* with reader_range(): sequence number of the last block before any was left out */
+    uint32_t last_seq;
     int seek_table;
 };
 
-/* reader_index.c: walks the file from `begin` to the end of that trace. 0, -ENOMEM. Damage is no error. */
+/* reader_index.c: walks the file from `begin` to the end of that trace. Returns 0 or -ENOMEM; damage is not an error. */
 int reader_index(struct reader *r);
-/* reader_load.c: the frame at off, at most `avail` bytes. */
+/* reader_load.c: decompresses the frame at off, of at most `avail` bytes. */
 int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_data *d, size_t *used);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recorded.h - the names of native code that a trace brings along: its native_file and symbol records.
+ * recorded.h - names of native code that the trace itself contains, in its native_file and symbol records.
  *
  *     struct recorded rec;
  *     recorded_load(&rec, reader, epochs);
- *     uint32_t file = recorded_file(&rec, path, n, build_id, len);      // 0: the trace says nothing of that file
- *     const struct symbol *sym = recorded_at(&rec, file, pc - bias);    // NULL: nor of that address
+ *     uint32_t file = recorded_file(&rec, path, n, build_id, len);      // 0: the trace has no symbols of that file
+ *     const struct symbol *sym = recorded_at(&rec, file, pc - bias);    // NULL: nor one for that address
  *     recorded_free(&rec);
  *
- * They were looked up where the ELF files are, when the recording ended, and hold for that very file alone (path
- * and build-id). One trace's are no other's. Not thread-safe.
+ * They were looked up when the recording ended, on the machine that has the ELF files, and are valid for exactly that file (path and
+ * build-id). Symbols of one trace are not used for another. Not thread-safe.
  */
 #ifndef PROBING_CONVERTER_RECORDED_H
 #define PROBING_CONVERTER_RECORDED_H
@@ -19,10 +19,10 @@
 #include "symbols.h"
 
 struct recorded {
-    struct keys files;     /* path, NUL, build-id */
-    struct keys addresses; /* {file, address} -> chains[id - 1] */
+    struct keys files;     /* key: path, NUL, build-id */
+    struct keys addresses; /* key: {file, address}, for chains[id - 1] */
     struct keys texts;
-    struct symbol **chains; /* a symbol and those that it was inlined into, an array each */
+    struct symbol **chains; /* each an array: a symbol, then those that it was inlined into */
     size_t chains_cap;
 };
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * retime.h - the times of a database's rows, when what was added tells how clocks lie that could not be compared before (align_moves).
+ * retime.h - changes the times in a database after added traces have shown how clocks relate that could not be compared before
+ * (align_moves()).
  *
- *     rc = retime(db, align);    // an SQLite result code; in the transaction of what is added
+ *     rc = retime(db, align);    // an SQLite result code; call it in the transaction that adds the traces
  *
- * Every time of every trace of a group that moves is changed, its machines' rows of clock_boot and clock_knot with them. What follows from
- * times (stored views) is made anew when the conversion ends.
+ * It changes every time of every trace in a group that moves, and the rows of clock_boot and clock_knot of the machines in that group. What
+ * is derived from times (the stored views) is made anew when the conversion ends.
  */
 #ifndef PROBING_CONVERTER_RETIME_H
 #define PROBING_CONVERTER_RETIME_H

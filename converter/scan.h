@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scan.h - inside load: what its virtual tables have in common. Each is read once, from its first row to its last, while *now says of what.
+ * scan.h - inside load: what its virtual tables have in common. Each table is scanned once, from its first row to its last; *now says which
+ * trace it reads.
  *
  *     struct cursor { struct scan_cursor scan; ... };     // the module's own, zeroed
  *
@@ -16,7 +17,7 @@
 
 struct scan_cursor {
     sqlite3_vtab_cursor base;
-    struct load *l; /* now->load, as the cursor was opened */
+    struct load *l; /* now->load at the time when the cursor was opened */
 };
 
 /* SQLite result codes. */

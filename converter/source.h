@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * source.h - bytes by offset, from a file, from stdin, from memory, or from wherever a name with a scheme ("s3://bucket/key") leads.
+ * source.h - reads bytes by offset, from a file, from stdin, from memory, or from a remote place named by a URL ("s3://bucket/key").
  *
  *     struct source s;
  *     if (source_open(&s, "trace.zst") == 0) {           // "-": stdin, spooled to an unlinked file
@@ -8,9 +8,8 @@
  *         source_close(&s);
  *     }
  *
- * The size is what the file held when it was opened: a trace that still grows reads as it was then.
- * pread, not mmap: a file cut short under us is an error here and never a SIGBUS.
- * One thread at a time.
+ * The size is what the file held when it was opened: a trace that is still growing reads as it was then. Reads use pread, not mmap, so that
+ * a file that is cut short meanwhile gives an error and never a SIGBUS. One thread at a time.
  */
 #ifndef PROBING_CONVERTER_SOURCE_H
 #define PROBING_CONVERTER_SOURCE_H
@@ -18,44 +17,47 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How files of other places are read; by the Python package, which has fsspec for it. Both return -errno when they cannot. Called by
+/* Functions that read remote files, provided by the Python package, which uses fsspec. Both return -errno on failure. They are called by
  * whichever thread reads. */
 struct source_remote {
     int64_t (*size)(const char *url);
-    int64_t (*read)(const char *url, uint64_t off, void *to, size_t n); /* bytes read, n */
+    /* returns n, the number of bytes read */
+    int64_t (*read)(const char *url, uint64_t off, void *to, size_t n);
 };
 
-/* Once, before the first is opened; it has to stay. */
+/* Call once, before the first remote file is opened; *remote must stay valid. */
 void source_set_remote(const struct source_remote *remote);
-/* Whether the name has a scheme and there is somebody to read such. */
+/* Returns 1 when the name is a URL and functions to read it were set. */
 int source_is_remote(const char *path);
 
-/* Asked while a pipe is read, by whichever thread reads: nonzero ends that, source_open() returns -EINTR. NULL: to the pipe's end. */
+/* Called while a pipe is read, by the thread that reads it: a nonzero result stops reading, and source_open() returns -EINTR. NULL: pipes
+ * are read to their end. */
 extern int (*source_stopped)(void);
 
 struct source {
     int fd;             /* -1: memory, or remote */
-    char *url;          /* remote; else NULL */
-    int error;          /* -errno of a read that failed; the bytes are missing from then on */
+    char *url;          /* of a remote file; else NULL */
+    int error;          /* -errno of a failed read; all later bytes are missing */
     const uint8_t *mem; /* borrowed */
     uint64_t size;
-    int walks;    /* from hint to hint: what lies between is mostly not wanted */
-    uint8_t *buf; /* the window last read */
+    int walks;    /* 1: it is read from hint to hint, and what lies between is mostly not needed */
+    uint8_t *buf; /* the window that was read last */
     uint64_t buf_off;
     size_t buf_len, buf_cap;
 };
 
-/* Opens a regular file, or a pipe or "-" by copying it to an unlinked file in $TMPDIR or /tmp
- * (once a process: the copy is kept for whoever opens it again). 0 or -errno (-EISDIR: a directory). */
+/* Opens a regular file, or a pipe or "-" by copying it to an unlinked file in $TMPDIR or /tmp (once per process: the copy is kept for later
+ * opens). Returns 0 or -errno (-EISDIR: a directory). */
 int source_open(struct source *s, const char *path);
 /* Borrows n bytes, which must stay until source_close(). */
 void source_memory(struct source *s, const void *p, size_t n);
-/* A pointer to up to `want` bytes at off, valid until the next call; *got says how many there are
- * (fewer only at the end or after a read error). NULL when there are none. */
+/* Returns a pointer to up to `want` bytes at off, valid until the next call, and sets *got to how many there are (fewer only at the end or
+ * after a read error). Returns NULL when there are none. */
 const uint8_t *source_view(struct source *s, uint64_t off, size_t want, size_t *got);
 void source_close(struct source *s);
 
-/* Which recording it is, of a pipe too (traces/run.h: `buf` has RUN_ID bytes), and its size. 0, or -errno: not known, or somewhere else. */
+/* Writes to `buf` (RUN_ID bytes) which recording the file, or pipe, is (traces/run.h), and sets its size. Returns 0, or -errno: not known,
+ * or the file is remote. */
 int source_recording(const char *path, char *buf, uint64_t *size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql_aggregates.h - the aggregates of sql_functions.h: percentiles, variances, ranges. They leave NULL and text out.
+ * sql_aggregates.h - the aggregate functions of sql_functions.h: percentiles, variances, ranges. They ignore NULL and text.
  *
  *     int rc = sql_aggregates_register(db);
  */
@@ -9,7 +9,7 @@
 
 #include <sqlite3.h>
 
-/* SQLITE_OK, or SQLite's error. Memory: 8 bytes a row and group for median and percentile. */
+/* Returns SQLITE_OK, or SQLite's error. Memory: median and percentile need 8 bytes for each row of a group. */
 int sql_aggregates_register(sqlite3 *db);
 
 #endif

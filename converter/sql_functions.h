@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql_functions.h - SQL functions that SQLite lacks and that people who ask a recording know from elsewhere.
+ * sql_functions.h - SQL functions that SQLite lacks and that users know from other engines.
  *
  *     sql_functions_register(db);
  *     SELECT hour(timestamp), avg(rss) FROM memory_usage WHERE timestamp > now() - 300 GROUP BY 1;
  *
- *     now()                            the last time in the recordings in `main` (table trace_file); without one, the time
- *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T', 'Z' and '+02:00' too), or x; as
+ *     now()                            the last time in the recordings of `main` (table trace_file); without recordings, the current time
+ *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T', 'Z' and '+02:00' too), or x itself; also as
  *                                      epoch, to_unixtime, from_unixtime; to_timestamp_seconds, _millis, _micros, _nanos: of a number of these
- *     interval('1 hour 30 min')        seconds: what `probing query` reads in INTERVAL '1 hour 30 min', which no function can teach SQLite
+ *     interval('1 hour 30 min')        seconds; `probing query` rewrites INTERVAL '1 hour 30 min' to it, a syntax that no function can add to SQLite
  *     year quarter month week day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts), date_bin(SECONDS, ts) or time_bucket
  *     to_char(ts, FORMAT), date_format  a text: 'YYYY-MM-DD HH24:MI:SS' or '%Y-%m-%d %H:%M:%S' (time_format.h)
  *     median(x)  percentile(x, 0..100)  percentile_cont(x, 0..1), also as quantile, quantile_cont, approx_median, approx_quantile and
@@ -18,16 +18,16 @@
  *     starts_with(x, y), contains(x, y), split_part(x, BY, nth)
  *     stddev var, stddev_samp var_samp (the same), stddev_pop var_pop
  *
- * A timestamp (ts) is seconds since the epoch, as in the views, or a text; fields are UTC. NULL in, NULL out; what is no
- * timestamp is an error. Aggregates leave NULL and text out. now() is read once for each connection.
- * Part of the tools and of the loadable extension.
+ * A timestamp (ts) is seconds since the epoch, as in the views, or a text; fields are in UTC. NULL arguments give NULL; anything that is no
+ * timestamp is an error. Aggregates ignore NULL and text. now() is read once for each connection. These functions are part of the tools and
+ * of the loadable extension.
  */
 #ifndef PROBING_CONVERTER_SQL_FUNCTIONS_H
 #define PROBING_CONVERTER_SQL_FUNCTIONS_H
 
 #include <sqlite3.h>
 
-/* SQLITE_OK, or SQLite's error. Memory: 8 bytes a row and group for median and percentile. */
+/* Returns SQLITE_OK, or SQLite's error. Memory: median and percentile need 8 bytes for each row of a group. */
 int sql_functions_register(sqlite3 *db);
 
 #endif

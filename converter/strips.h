@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strips.h - the few rows of a data block that are neither samples nor torch's calls, kept aside.
+ * strips.h - keeps aside the few rows of a data block that are neither samples nor torch's calls.
  *
- * Nearly all rows of a trace are samples, and nearly all its bytes these and torch's calls; cpu, memory and the like lie thinly between them.
- * The pass that reads the samples copies those others here, so that the passes after it need not decompress the
- * whole trace again for each kind of record. (Differences are per type, so what is left of a block
- * when a whole type is taken out can be decoded as it is.) Bounded: where the bound is reached, blocks are read
- * again instead.
+ * Nearly all rows of a trace are samples, and nearly all its bytes are samples and torch's calls; cpu, memory and the like are sparse
+ * between them. The pass that reads the samples copies these other rows here, so that later passes need not decompress the whole trace
+ * again for each kind of record. (Differences are encoded per type, so the rest of a block can still be decoded when a whole type is taken
+ * out.) Memory is bounded: once the bound is reached, blocks are read again instead.
  *
  *     strips_take(&st, i, &data.h, data.data, STRIPS_TYPES);       // 0, or -ENOMEM
  *     if (strips_rows(&st, i, &h, &rows)) trace_rows_start(&r, &h, rows);
@@ -25,14 +24,14 @@ struct strips {
         uint32_t n;
         int taken;
         uint64_t first_ts;
-    } * at; /* by block */
+    } * at; /* indexed by block */
     size_t nblocks, bytes;
 };
 
-/* Takes the rows of block i whose types (bits) are to be kept. A block with senseless rows is not taken. */
+/* Takes the rows of block i whose types are set in `keep` (bits). A block with invalid rows is not taken. */
 int strips_take(struct strips *st, size_t i, const struct trace_block_header *h,
                 const uint8_t *block, uint64_t keep);
-/* The rows of block i, with a header to start reading them with; 0: not taken. */
+/* Gives the rows of block i, with a header for reading them. Returns 0 when they were not taken. */
 int strips_rows(const struct strips *st, size_t i, struct trace_block_header *h,
                 const uint8_t **rows);
 void strips_free(struct strips *st);

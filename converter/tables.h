@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tables.h - the tables, views and indexes of schema/ in a database that is being made (store.h).
+ * tables.h - creates the tables, views and indexes of schema/ in a database that is being made (store.h).
  *
  *     rc = tables_make(db);
  *     ... the rows ...
  *     rc = tables_finish(db, 0, 0);
  *
- * A recording that goes on has others: its views store nothing, and it has those that a text of SQL can be about (schema_part.h; NULL: all).
- * SQLite result codes, where nothing else is said.
+ * The database of a recording that is still going on differs: its views are not stored, and it has only the views that an SQL text can
+ * refer to (schema_part.h; NULL: all). Functions return SQLite result codes where nothing else is said.
  */
 #ifndef PROBING_CONVERTER_TABLES_H
 #define PROBING_CONVERTER_TABLES_H
@@ -15,28 +15,31 @@
 #include <sqlite3.h>
 #include <stddef.h>
 
-/* All that has to be there before the first row. */
+/* Creates all that is needed before the first row. */
 int tables_make(sqlite3 *db);
-/* Of a recording that goes on, into any database: the tables and views that `sql` can be about. */
+/* For a recording that is going on: creates, in any database, the tables and views that `sql` can refer to. */
 int tables_make_live(sqlite3 *db, const char *sql);
-/* All tables, and the views. With `added` the database has some already, and gets what it lacks: how many views that were. */
+/* Creates all tables, and those views. With `added` the database has some of them already and gets the missing ones; *added: how many of
+ * these were views. */
 int tables_add_live(sqlite3 *db, const char *sql, size_t *added);
-/* 1: a database of a recording that goes on has the views that `sql` can be about. */
+/* Returns 1 when the database of a recording that is going on has all views that `sql` can refer to. */
 int tables_have_views(sqlite3 *db, const char *sql);
-/* 1: a table or view of schema/ has that name, whether or not this database has it. */
+/* Returns 1 when a table or view of schema/ has that name, whether or not this database contains it. */
 int tables_has_name(const char *name);
-/* After the last row: indexes, sums, what is stored of views, figures for the planner (`adding`: where those that are there are of another size).
- * is_cache: all traces' sums by function, where they were there when the first row came, were kept as the rows came. */
+/* Call after the last row: makes indexes, sums, stored views, and statistics for the query planner (with `adding` only if the existing ones
+ * were made for another size). is_cache: the sums by function over all traces, if they existed when the first row came, were updated as the
+ * rows came. */
 int tables_finish(sqlite3 *db, int adding, int is_cache);
-/* Of a recording that goes on, in which view hangs is asked anew by each statement, and planned for seconds: a temporary table of that name
- * stands before it for this connection, so that it is asked once, and not at all where nothing waits. Of another database: nothing. */
+/* For a recording that is going on, whose view hangs would be evaluated anew by each statement and take seconds to plan: makes a temporary
+ * table of that name, which hides the view for this connection, so that it is evaluated once, and not at all when nothing waits. Does
+ * nothing in another database. */
 int tables_hold_hangs(sqlite3 *db);
-/* 1: the database holds the sums of all traces by function, as it does where it has several traces; 0: it does not; -1: no such table. */
+/* Returns 1 when the database holds the sums by function over all traces, as it does with several traces; 0: it does not; -1: it has no such table. */
 int tables_have_functions(sqlite3 *db);
 int tables_forget_functions(sqlite3 *db);
-/* Stacks that no sample has: those of a trace that was read anew, which had other names then. */
+/* Deletes stacks that no sample refers to: those of a trace that was read anew, and that had other names before. */
 int tables_forget_stacks(sqlite3 *db);
-/* The one integer that `sql` gives; -1: none. */
+/* Returns the single integer that `sql` gives; -1: none. */
 int tables_number(sqlite3 *db, const char *sql);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_rows.h - the rows of table torch_call in the order of their ids. A call gets its id when it begins, and is a row when it has ended,
- * after all that lie in it: put as they come, rows would lie in half-filled pages, and take twice the time. So they wait for those
- * before them, some thousands at most.
+ * torch_rows.h - puts rows into table torch_call in the order of their ids. A call gets its id when it begins, but its row is complete only
+ * when it has ended, after all calls inside it. Inserted in that order, rows would leave pages half filled and take twice the time; so they
+ * wait for the rows with lower ids, some thousands at most.
  *
  *     struct torch_rows t;
  *     rc = torch_rows_start(&t, db, pipe, base, 0);
- *     id = torch_rows_begin(&t);               // 0: an error, returned by torch_rows_end()
- *     torch_rows_put(&t, &row);                 // each that began ends so once,
- *     torch_rows_leave_out(&t, id);             // or so
+ *     id = torch_rows_begin(&t);               // 0: an error, which torch_rows_end() returns
+ *     torch_rows_put(&t, &row);                 // each id is completed once, either by this call,
+ *     torch_rows_leave_out(&t, id);             // or by this one
  *     rc = torch_rows_end(&t);
  *
- * SQLite result codes. The thread of the database; with a pipe, the one that fills it.
+ * Functions return SQLite result codes. Call them in the thread of the database; with a pipe, in the thread that fills the pipe.
  */
 #ifndef PROBING_CONVERTER_TORCH_ROWS_H
 #define PROBING_CONVERTER_TORCH_ROWS_H
@@ -23,18 +23,19 @@
 struct torch_rows {
     sqlite3_stmt *insert;
     struct torch_pipe *pipe;
-    int64_t base, begun; /* the last id is base + begun */
-    int64_t first;       /* waiting are first .. begun, by number % TORCH_ROWS_WAIT */
+    int64_t base, begun; /* the last id given out is base + begun */
+    /* ids base + first .. base + begun are waiting, each at its number % TORCH_ROWS_WAIT */
+    int64_t first;
     struct torch_row *wait;
     int rc;
 };
 
-#define TORCH_ROWS_NEAR 16000 /* modules whose numbers take two bytes */
+#define TORCH_ROWS_NEAR 16000 /* numbers below this take two bytes */
 
 /*
- * Which row of torch_module it is, within the trace: of stages 0 and 1 the module's for that stage, of others the stage's own. Those of
- * stage 1 lie the other way round: a backward pass goes from the last module to the first, and a row behind the one before is found
- * in half the time.
+ * Returns the number, within the trace, of the row of torch_module that a call belongs to: for stages 0 and 1 the row of the module in that
+ * stage, for other stages a row of the stage itself. The rows of stage 1 are in reverse order, because a backward pass runs from the last
+ * module to the first, and finding the row after the previous one takes half the time.
  */
 static inline int64_t torch_rows_module(uint64_t name, unsigned stage) {
     if (stage > 1)
@@ -43,14 +44,14 @@ static inline int64_t torch_rows_module(uint64_t name, unsigned stage) {
         return 5 + 2 * (int64_t)name + (int64_t)stage;
     return stage ? 4 + 2 * TORCH_ROWS_NEAR - (int64_t)name : 5 + (int64_t)name;
 }
-/* Ids are base + begun + 1, base + begun + 2, ...; those before, which began when the trace was read before, may be put. They go into
- * the pipe (torch_pipe.h), if there is one, else into db; with neither none becomes a row. */
+/* New ids are base + begun + 1, base + begun + 2, ... Rows with lower ids, of calls that began when the trace was read before, may be put
+ * too. Rows go into the pipe (torch_pipe.h) if there is one, else into db; with neither, no rows are inserted. */
 int torch_rows_start(struct torch_rows *t, sqlite3 *db, struct torch_pipe *pipe, int64_t base,
                      int64_t begun);
 int64_t torch_rows_begin(struct torch_rows *t);
 int torch_rows_put(struct torch_rows *t, const struct torch_row *row);
 int torch_rows_leave_out(struct torch_rows *t, int64_t id);
-/* Puts what waits, and frees. */
+/* Puts the rows that are still waiting, and frees everything. */
 int torch_rows_end(struct torch_rows *t);
 
 #endif

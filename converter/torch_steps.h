@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_steps.h - the steps of a trace: where each ends, and what its time went to.
+ * torch_steps.h - the training steps of a trace: where each one ends, and what its time was spent on.
  *
  *     torch_steps_event(&s, tid, &event) ...;        // first reading, in each thread's order
  *     torch_steps_ready(&s);
- *     struct torch_step *p = torch_steps_at(&s, ts);  // the step in progress then; NULL: there are none
- *     torch_steps_drop(&s, &kept, n);                // kept: without the first n of s, which are rows and nothing else any more
+ *     struct torch_step *p = torch_steps_at(&s, ts);  // the step in progress at ts; NULL: there are no steps
+ *     torch_steps_drop(&s, &kept, n);                // kept: s without its first n steps, which are only needed as rows from now on
  *
- * A step ends with its optimizer's step; optimizers that step next, before any forward pass or wait for data, still
- * belong to it. What comes after the last end is a step, too, without an end. Where an optimizer, or the program, counts, what the
- * root's calls counted before was evaluation, but for the last ones if they are the first step's own passes (agent/torch/torch_step.h).
+ * A step ends with a step of its optimizer; optimizers that step after that, before the next forward pass or wait for data, still belong to
+ * it. What follows the last end is a step too, without an end. Once an optimizer or the program itself counts steps, the steps counted
+ * before that by calls of the root module were evaluation, except for the last ones if they are the passes of the first step
+ * (agent/torch/torch_step.h).
  */
 #ifndef PROBING_CONVERTER_TORCH_STEPS_H
 #define PROBING_CONVERTER_TORCH_STEPS_H
@@ -18,55 +19,57 @@
 
 enum torch_part { TORCH_FORWARD, TORCH_BACKWARD, TORCH_OPTIMIZER, TORCH_DATA, TORCH_PARTS };
 
-/* Beside enum torch_source: it turned out to be a part of the step that comes, whose time it is; its own is nothing. */
+/* An additional value of enum torch_source: the interval turned out to be a part of the next step, which its time is added to; its own time
+ * counts as nothing. */
 enum { TORCH_WITHIN = 15 };
 
 struct torch_step {
-    uint64_t number, begin, end; /* monotonic ns; end 0: it has none */
+    uint64_t number, begin, end; /* monotonic ns; end 0: it has no end */
     unsigned
-        source; /* enum torch_source, TORCH_WITHIN; TORCH_EVALUATION: no step, number is the next one's */
+        source; /* enum torch_source, or TORCH_WITHIN; TORCH_EVALUATION: not a step, and number is that of the next step */
     int64_t ns[TORCH_PARTS];
     uint64_t count[TORCH_PARTS];
-    uint64_t seq; /* rows given out so far */
-    uint64_t tid; /* of the thread that counted it, 0: nobody did */
+    uint64_t seq; /* number of rows numbered within the step so far */
+    uint64_t tid; /* the thread that counted it, 0: none did */
     uint64_t
-        told; /* the end that its event had: torch_cuda and torch_memory rows go by it. 0: none */
+        told; /* the end that its event had, by which torch_cuda and torch_memory rows refer to it; 0: none */
 };
 
 struct torch_steps {
     struct torch_step *s;
     size_t n, cap, memo;
-    uint64_t leader; /* tid of the thread that counts, 0: nobody does */
-    uint64_t first;  /* the first event of all */
-    int grouped;     /* the step that ended last may grow */
-    uint64_t before; /* its end before it grew last, 0: it did not */
-    uint32_t depth;  /* of optimizer spans after it */
-    /* Steps before s[0], of a trace that is gone on with. */
+    uint64_t leader; /* tid of the thread that counts the steps, 0: none does */
+    uint64_t first;  /* time of the first of all events */
+    int grouped;     /* 1: the last ended step may still be extended */
+    uint64_t before; /* its end before it was last extended, 0: it was not */
+    uint32_t depth;  /* nesting depth of optimizer spans after it */
+    /* Steps before s[0], of a trace that is continued. */
     size_t dropped;
-    uint64_t dropped_root; /* 1 + the highest number of those by the root's calls, 0: none */
+    /* 1 + the highest number of the steps counted by calls of the root module, 0: none */
+    uint64_t dropped_root;
     uint64_t dropped_end, dropped_number,
-        dropped_source; /* the last one's end, and what s[0] has if nobody tells */
+        dropped_source; /* end of the last of them; number and source that s[0] gets when no event tells */
     struct torch_first {
         uint64_t number, since,
-            until; /* since 0: no other number was told before it; until 0: it goes on */
-    } begun;       /* torch_steps_first() of them */
-    int missed;    /* what came later says something else of them */
+            until; /* since 0: no other number was announced before it; until 0: it has not ended */
+    } begun;       /* torch_steps_first() of the dropped steps */
+    int missed;    /* 1: later events contradict what was derived for the dropped steps */
 };
 
-/* By the root's calls, as long as nothing else counts. */
+/* Returns 1 when it was counted by calls of the root module, which holds as long as nothing else counts. */
 static inline int torch_steps_by_root(unsigned source) {
     return source == TORCH_BY_ROOT || source == TORCH_BY_PASS;
 }
-/* It is a step. */
+/* Returns 1 for a step, 0 for an evaluation or a part of another step. */
 static inline int torch_steps_is(const struct torch_step *s) {
     return s->source != TORCH_EVALUATION && s->source != TORCH_WITHIN;
 }
 
-/* 0 or -ENOMEM. */
+/* Both return 0 or -ENOMEM. */
 int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_item *e);
 int torch_steps_ready(struct torch_steps *t);
 struct torch_step *torch_steps_at(struct torch_steps *t, uint64_t ts);
-/* The first that is a step. There is one when they are ready, and not none. */
+/* Returns the first interval that is a step. There is one once torch_steps_ready() has run, unless there are no steps at all. */
 struct torch_first torch_steps_first(const struct torch_steps *t);
 void torch_steps_drop(const struct torch_steps *t, struct torch_steps *kept, size_t n);
 void torch_steps_free(struct torch_steps *t);
