@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * common.h - what every command of `probing` shares: how it speaks, how it finds its own parts, how
- * it writes sizes and times for people.
+ * common.h - what all commands of `probing` share: messages, finding the parts of the installation, and formatting sizes and times for
+ * people.
  *
- * A command is `int cmd_NAME(int argc, char **argv)`: argv[0] is "probing-NAME", the return value
- * is the exit code. It writes data to stdout and talk to stderr, takes its options by a table
- * (options.h) and leaves --version as well as the flushing of stdout to main.c. Adding one: a row in
- * main.c's table.
+ * A command is `int cmd_NAME(int argc, char **argv)`: argv[0] is "probing-NAME", the return value is the exit code. It writes data to
+ * stdout and messages to stderr, describes its options by a table (options.h), and leaves --version and the flushing of stdout to main.c.
+ * To add a command, add a row to main.c's table.
  *
  *     int cmd_NAME(int argc, char **argv) {
  *         if (argc != 2)
@@ -16,7 +15,7 @@
  *         return TOOL_OK;
  *     }
  *
- * Single-threaded programs; nothing here is meant for signal handlers.
+ * For single-threaded programs; nothing here may be called from signal handlers.
  */
 #ifndef PROBING_TOOLS_COMMON_H
 #define PROBING_TOOLS_COMMON_H
@@ -25,50 +24,49 @@
 #include <stdint.h>
 
 enum tool_exit {
-    TOOL_HELPED = -1, /* --help was answered: nothing more to do; main() makes it 0 */
+    TOOL_HELPED = -1, /* --help was answered and there is nothing more to do; main() returns 0 */
     TOOL_OK = 0,
-    TOOL_PARTIAL = 1, /* done in part (of a damaged trace), or the answer is "no" */
+    TOOL_PARTIAL = 1, /* partly done (a damaged trace), or the answer is "no" */
     TOOL_USAGE = 2,   /* the command line is wrong */
     TOOL_FAILED = 3,  /* nothing could be done */
 };
 
-/* Name in front of every message: "probing-record"; set by main(). */
+/* The name in front of every message, such as "probing-record"; set by main(). */
 extern const char *tool_name;
 
-/* One line on stderr: "probing-record: TEXT". */
+/* Prints one line on stderr: "probing-record: TEXT". */
 void tool_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same, and returns TOOL_FAILED. Form: "cannot WHAT: REASON (WHAT TO DO)". */
+/* Does the same and returns TOOL_FAILED. The text has the form "cannot WHAT: REASON (WHAT TO DO)". */
 int tool_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* "probing-record: TEXT (see probing-record --help)", and returns TOOL_USAGE. */
+/* Prints "probing-record: TEXT (see probing-record --help)" and returns TOOL_USAGE. */
 int tool_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* What getopt_long() refused ('?' or ':'), said through tool_usage(). Call with opterr = 0. */
+/* Reports, through tool_usage(), what getopt_long() refused ('?' or ':'). Call getopt_long() with opterr = 0. */
 int tool_bad_option(char **argv);
 
-/* The installation prefix (of PREFIX/bin/probing), found through /proc/self/exe. 0 or -errno. */
+/* Finds the installation prefix (of PREFIX/bin/probing) through /proc/self/exe. Returns 0 or -errno. */
 int tool_prefix(char *buf, size_t n);
-/* PREFIX/lib/probing/NAME. 0; -ENOENT when there is no such file (buf still gets the name). */
+/* Makes the path PREFIX/lib/probing/NAME. Returns 0; -ENOENT when there is no such file (buf gets the path all the same). */
 int tool_lib(const char *name, char *buf, size_t n);
 
-/* Absolute form of `path` (the file need not exist, its directory must). 0 or -errno. */
+/* Makes `path` absolute (the file need not exist, but its directory must). Returns 0 or -errno. */
 int tool_absolute(const char *path, char *buf, size_t n);
 
-/* For people: "214.3 KiB"; "31.4 s", "2 h 05 min"; "1,234,567". Each returns buf. */
+/* Formats for people: "214.3 KiB"; "31.4 s", "2 h 05 min"; "1,234,567". Each returns buf. */
 #define TOOL_TEXT 32
 const char *tool_size(uint64_t bytes, char buf[TOOL_TEXT]);
 const char *tool_duration(double seconds, char buf[TOOL_TEXT]);
 const char *tool_count(uint64_t n, char buf[TOOL_TEXT]);
 
-/* CLOCK_MONOTONIC, seconds. */
+/* Returns CLOCK_MONOTONIC in seconds. */
 double tool_seconds(void);
 
-/* The text as a shell reads it: as it is where that is safe, else in quotes. Returns buf; what does not fit is cut. */
+/* Quotes the text for a shell where it needs quotes. Returns buf; what does not fit is cut off. */
 const char *tool_quote(const char *text, char *buf, size_t n);
 
-/* A number from the command line: the whole text must be one, within lo..hi. 0 or -EINVAL/-ERANGE.
- */
+/* Parses a number from the command line: the whole text must be a number within lo..hi. Returns 0, -EINVAL or -ERANGE. */
 int tool_number(const char *text, double lo, double hi, double *out);
 
-/* Commands; the table is in main.c. */
+/* The commands; their table is in main.c. */
 int cmd_record(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_query(int argc, char **argv);
@@ -85,7 +83,7 @@ int cmd_serve(int argc, char **argv);
 int cmd_cluster(int argc, char **argv);
 int cmd_python_install(int argc, char **argv);
 int cmd_backtrace(int argc, char **argv);
-/* `probing -t PID inject|backtrace|eval ...`: argv as main() got it. */
+/* For `probing -t PID inject|backtrace|eval ...`; argv is that of main(). */
 int cmd_target(int argc, char **argv);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * curl_http.h - libcurl, for HTTP and HTTPS alone: what a user names as HOST:PORT is never a file or a mail server.
+ * curl_http.h - restricts libcurl to HTTP and HTTPS, so that what a user gives as HOST:PORT is never taken for a file or a mail server.
  *
  *     curl_http_only(curl);
  */

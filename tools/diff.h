@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * diff.h - what two runs, or two ranks, took and how they were set, side by side in one database.
+ * diff.h - gathers what two runs, or two ranks, spent their time on and how they were configured, side by side in one database.
  *
  *     struct diff_side sides[2] = {{.db = a}, {.db = b, .rank = "3"}};
  *     sqlite3 *both;
- *     int code = diff_gather(&both, sides);       // said what was wrong
- *     ... question_find("diff") asked of `both` ...
+ *     int code = diff_gather(&both, sides);       // prints what was wrong
+ *     ... ask `both` the question question_find("diff") ...
  *     sqlite3_close(both);
  *
- * Tables of `both`: item(side, section, name, value, noise), setting(side, kind, name, value); side is 'a' or 'b'. Single-threaded.
+ * Tables of `both`: item(side, section, name, value, noise), setting(side, kind, name, value), where side is 'a' or 'b'. Single-threaded.
  */
 #ifndef PROBING_TOOLS_DIFF_H
 #define PROBING_TOOLS_DIFF_H
@@ -20,12 +20,12 @@ struct diff_side {
     const char *run, *rank; /* NULL: all of them */
 };
 
-/* Names the runs of one database that are not named: the first two. TOOL_OK; TOOL_PARTIAL: there is one only, said unless `quiet`. The
- * names live until the next call. */
+/* Fills in the runs that the caller did not name, with the first two runs of the single database. Returns TOOL_OK; TOOL_PARTIAL: there is
+ * only one run (printed unless `quiet`). The names live until the next call. */
 int diff_runs(struct diff_side sides[2], int quiet);
-/* TOOL_OK, or the exit code, said. Both databases get temporary tables and lose them again. */
+/* Returns TOOL_OK, or the exit code after printing what is wrong. Makes temporary tables in both databases, and removes them again. */
 int diff_gather(sqlite3 **out, const struct diff_side sides[2]);
-/* What is asked of each side. */
+/* Returns the SQL that is run on each side. */
 const char *diff_side_sql(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * numbers.h - numbers and texts onto a stream, for who writes millions of them: stdio's functions take a lock for each call, and
- * printf() reads its format anew each time. The stream belongs to one thread meanwhile.
+ * numbers.h - writes numbers and texts to a stream quickly, for output with millions of them: stdio's functions take a lock for each call,
+ * and printf() parses its format anew each time. No other thread may use the stream meanwhile.
  *
  *     put_text(out, ",\"weight\":");
  *     put_int(out, weight);
@@ -26,11 +26,11 @@ static inline void put_bytes(FILE *f, const void *p, size_t n) {
 }
 void put_int(FILE *f, int64_t v);
 void put_uint(FILE *f, uint64_t v);
-/* The digits of v, at least n of them. */
+/* Writes v with at least n digits. */
 void put_digits(FILE *f, uint64_t v, unsigned n);
-/* Always with a point or an exponent; finite numbers alone. */
+/* Writes v always with a point or an exponent; for finite numbers only. */
 void put_real(FILE *f, double v);
-/* The same as text, and its length. */
+/* Formats v in the same way, and returns the length of the text. */
 size_t numbers_real(double v, char text[NUMBERS_REAL]);
 
 #endif

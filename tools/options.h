@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * options.h - the options of a command, as a table: which there are, and what each of them sets.
+ * options.h - describes the options of a command by a table, which says what each option sets.
  *
  *     const struct tool_option options[] = {OPTION_TEXT("output", 'o', &path),
  *                                           OPTION_FLAG("json", 0, &json),
@@ -8,10 +8,10 @@
  *                                           OPTION_CALL("from", 0, option_time, &since),
  *                                           {0}};
  *     if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
- *         return rc;                           // wrong usage, which was said, or --help, which was answered
+ *         return rc;                           // wrong usage, after a message, or --help, after its answer
  *     ... argv[optind] is the first argument ...
  *
- * --help and -h are in every table. A value may stand behind its option or be joined to it, as getopt_long() has it.
+ * --help and -h are in every table. A value may follow its option or be joined to it, as in getopt_long().
  */
 #ifndef PROBING_TOOLS_OPTIONS_H
 #define PROBING_TOOLS_OPTIONS_H
@@ -20,19 +20,21 @@
 
 #include "common.h"
 
-/* Reads a value into what the table names. TOOL_OK, or the exit code after saying what is wrong. */
+/* Reads a value into what the table names. Returns TOOL_OK, or the exit code after printing what is wrong. */
 typedef int option_take(const char *name, const char *value, void *into);
 
-/* Exactly one of flag, text, number, whole and take says what the option is for. */
+/* Exactly one of flag, text, number, whole and take is set, and says what kind of option it is. */
 struct tool_option {
-    const char *name; /* the long one; NULL ends the table */
-    int letter;       /* the short one; 0: none */
-    int *flag;        /* takes no value: these bits are added, or with `bits` 0 it becomes 0 */
+    const char *name; /* the long name; NULL ends the table */
+    int letter;       /* the short name; 0: none */
+    /* an option without a value: adds these bits or, with `bits` 0, sets it to 0 */
+    int *flag;
     int bits;
     const char **text;
-    const char *word; /* takes no value: this one goes into `text` */
-    double *number;   /* from lo to hi; `wrong` is what is said of another, with %s for it */
-    int *whole;       /* the same, and a whole number */
+    const char *word; /* an option without a value: sets `text` to this */
+    /* from lo to hi; for other values prints `wrong`, with the value in place of %s */
+    double *number;
+    int *whole; /* the same for a whole number */
     double lo, hi;
     const char *wrong;
     option_take *take;
@@ -59,15 +61,15 @@ struct tool_option {
 #define OPTION_CALL(option, short_, call, to)                                                      \
     { .name = (option), .letter = (short_), .take = (call), .into = (to) }
 
-/* What is said of a number that does not fit, where several commands have the option. */
+/* Messages about a number out of range, for options that several commands have. */
 #define OPTION_SECONDS "the timeout must be seconds, not '%s'"
 #define OPTION_FRAME   "the frame must be a number from 0 (the innermost), not '%s'"
 
-/* TOOL_OK; TOOL_USAGE; TOOL_HELPED. */
+/* Returns TOOL_OK, TOOL_USAGE or TOOL_HELPED. */
 int tool_options(int argc, char **argv, const char *help, const struct tool_option *options);
 
-/* For OPTION_CALL. Into a struct when (converter/when.h); an int64_t, ns, more than 0; the id of a process, an int, that is there;
- * and a number of one that is recorded, an int64_t. */
+/* For OPTION_CALL. Their targets are: a struct when (converter/when.h); an int64_t, in ns, more than 0; the id of an existing process, an
+ * int; and the id of a recorded process, an int64_t. */
 option_take option_time, option_last, option_duration, option_pid, option_id;
 
 #endif

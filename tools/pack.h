@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.h - traces made ready to be shipped: complete, joined, small.
+ * pack.h - makes traces ready to be shipped: complete, joined and small.
  *
  *     struct pack p = {.level = 19, .say = say};
- *     rc = pack_find(&p, &inputs);                      // which processes the inputs are of: p.process[i], p.n
+ *     rc = pack_find(&p, &inputs);                      // finds the processes that the inputs belong to: p.process[i], p.n
  *     rc = pack_process(&p, &p.process[i], fd);         // writes one trace
  *     pack_free(&p);
  *
- * The files that a process's trace has gone on in (rotation) become one trace again: blocks in order, dictionaries once, without
- * the ends between. Small blocks become larger ones (pack_merge.h). All else is taken over row by row as it is; blocks that are missing or cannot be read leave a gap in the
- * numbers, so that the packed trace tells of them. What the traces do not name yet of native code is looked up here (complete.h).
+ * The files that a process's trace was continued in (rotation) become one trace again: blocks in order, each dictionary once, without the
+ * ends in between. Small blocks become larger ones (pack_merge.h). Everything else is copied row by row. Blocks that are missing or cannot
+ * be read leave a gap in the sequence numbers, so that the packed trace shows the loss. Native code that the traces have no names for yet
+ * is looked up here (complete.h).
  */
 #ifndef PROBING_TOOLS_PACK_H
 #define PROBING_TOOLS_PACK_H
@@ -21,16 +22,16 @@
 /* One trace of the inputs. */
 struct pack_part {
     const char *path;
-    unsigned number; /* of several that are joined in the file: 1, 2, ... */
+    unsigned number; /* which of several traces joined in the file: 1, 2, ... */
     uint64_t first;  /* when it began: ts of its first process record */
-    uint64_t *at;    /* of all its process records: one that was joined has those of its parts */
+    uint64_t *at;    /* ts of all its process records; a joined trace has those of its parts */
     size_t said;
     uint64_t bytes, damaged_records, damaged_blocks, tail_bytes;
 };
 
-/* All that is there of one process's recording. */
+/* All parts of one process's recording. */
 struct pack_process {
-    char key[320]; /* host, boot, pid, start; "": not known, a trace alone */
+    char key[320]; /* host, boot, pid, start; "": not known, for a trace by itself */
     char host[80];
     uint32_t pid;
     int32_t rank;
@@ -40,25 +41,25 @@ struct pack_process {
 
 struct pack {
     int level, debuginfod;
-    int symbols; /* 0: only names that the traces have */
-    /* One line about an input. */
+    int symbols; /* 0: use only the names that the traces have */
+    /* Called with one line about an input. */
     void (*say)(void *ctx, const char *path, const char *line);
-    /* Called now and then; not 0: stop (-EINTR). May be NULL. */
+    /* Called now and then; a nonzero result stops the work (-EINTR). May be NULL. */
     int (*tick)(void *ctx);
     void *ctx;
     struct pack_process *process;
     size_t n, cap;
     unsigned damaged, failed,
-        copies; /* parts with a loss; inputs that gave nothing; parts that were there twice */
+        copies; /* number of parts with a loss; of inputs that gave nothing; of parts that occurred twice */
     uint64_t bytes_in, bytes_out;
-    size_t written; /* traces */
+    size_t written; /* number of traces */
     struct complete complete;
-    int ready; /* `complete` is */
+    int ready; /* 1: `complete` is initialized */
 };
 
-/* Looks at all inputs. 0 or -ENOMEM; what cannot be used is said and counted. */
+/* Inspects all inputs. Returns 0 or -ENOMEM; prints and counts the inputs that cannot be used. */
 int pack_find(struct pack *p, const struct inputs *in);
-/* Writes the process's trace to fd, from where that stands. 0, -EINTR or -errno. */
+/* Writes the process's trace to fd, at its current position. Returns 0, -EINTR or -errno. */
 int pack_process(struct pack *p, struct pack_process *proc, int fd);
 void pack_free(struct pack *p);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack_merge.h - the small blocks of a recording as fewer, larger ones: a writer ends a block each second or so, and a compressor finds
- * little in a few KB.
+ * pack_merge.h - merges the small blocks of a recording into fewer, larger ones: a writer ends a block each second or so, and a compressor
+ * cannot do much with a few KB.
  *
  *     struct pack_merge m = {.b = b};
- *     pack_merge_put(&m, &header, rows) ...;   // blocks of one trace, in order; what has become large goes into b
- *     pack_merge_flush(&m);                    // the rest
+ *     pack_merge_put(&m, &header, rows) ...;   // blocks of one trace, in order; what has become large enough goes into b
+ *     pack_merge_flush(&m);                    // writes the rest
  *     pack_merge_free(&m);
  *
- * Blocks of one kind and epoch that follow each other become one of at most PACK_MERGED bytes, raw, so that who wants a part of the time
- * still finds it. Rows are the same; in a block of data those of one type stand together, each type in its order (a reader keeps
- * differences by type, FORMAT.md 4.2). Dictionaries go before the data that was held with them. Block 0 and the one with `end` are
- * taken over alone, as is a block with rows of a type or length that we do not know. Functions return 0 or -errno.
+ * Consecutive blocks of one kind and epoch become one block of at most PACK_MERGED bytes, before compression, so that a reader who wants a
+ * part of the time can still find it. Rows stay the same; in a data block the rows of one type stand together, in their order (a reader
+ * keeps differences by type, FORMAT.md 4.2). Dictionaries are written before the data that was held back with them. Block 0 and the block
+ * with the `end` record are copied unmerged, and so is a block with rows of an unknown type or length. Functions return 0 or -errno.
  */
 #ifndef PROBING_TOOLS_PACK_MERGE_H
 #define PROBING_TOOLS_PACK_MERGE_H
@@ -23,13 +23,13 @@
 struct pack_merge {
     struct block_out *b; /* borrowed */
     struct pack_held {
-        struct trace_block_header h; /* the sum of those below */
+        struct trace_block_header h; /* the sum of the headers below */
         struct pack_held_block {
             struct trace_block_header h;
             uint8_t *rows; /* malloc */
         } * block;
         size_t n, cap;
-    } held[3]; /* by kind */
+    } held[3]; /* one for each kind of block */
 };
 
 /* Copies the rows (h->body_len bytes). */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * progress.h - commands that take a while: what they say on the way, and that a signal ends them.
+ * progress.h - for commands that take a while: prints their progress, and lets a signal end them.
  *
  *     struct progress g;
- *     progress_begin(&g, quiet);                       // from here on SIGINT, SIGTERM and SIGHUP only set what progress_stopped() says
+ *     progress_begin(&g, quiet);                       // from here on SIGINT, SIGTERM and SIGHUP are only recorded, for progress_stopped()
  *     while (work && !progress_stopped())
  *         if (progress_due(&g))
- *             progress_draw(&g, "%3.0f %%", part * 100); // one line on a terminal, over the last one
+ *             progress_draw(&g, "%3.0f %%", part * 100); // one line on a terminal, over the previous one
  *     progress_say(&g, file, "damaged");               // a line of its own
- *     progress_end(&g);                                // the line goes, "99,990 more: ..." is said, signals are as before
+ *     progress_end(&g);                                // clears the line, prints "99,990 more: ..." and restores the signals
  *
- * Progress is for terminals: on anything else, and in the first second, nothing is drawn. A signal that the command was started with as
- * ignored (nohup) stays ignored. Pairs of begin and end may lie in each other; a signal belongs to the innermost one alone.
+ * Progress is drawn on terminals only, and not in the first second. A signal that was ignored when the command started (nohup) stays
+ * ignored. Pairs of begin and end may be nested; a signal goes to the innermost pair only.
  */
 #ifndef PROBING_TOOLS_PROGRESS_H
 #define PROBING_TOOLS_PROGRESS_H
@@ -19,8 +19,9 @@
 #include <cjson/cJSON.h>
 #include <signal.h>
 
-#define PROGRESS_LINES 16 /* different ones that are counted */
-#define PROGRESS_SAME  10 /* files of which the same is said one by one */
+#define PROGRESS_LINES 16 /* number of different lines that are counted */
+/* number of files for which the same line is printed; more are only counted */
+#define PROGRESS_SAME 10
 
 struct progress {
     double start, drawn; /* tool_seconds() */
@@ -35,17 +36,18 @@ struct progress {
 
 void progress_begin(struct progress *g, int quiet);
 void progress_end(struct progress *g);
-/* The signal that came, or 0. */
+/* Returns the signal that arrived, or 0. */
 int progress_stopped(void);
-/* Seconds since progress_begin(). */
+/* Returns the seconds since progress_begin(). */
 double progress_seconds(const struct progress *g);
-/* Whether it is time to draw again. */
+/* Returns 1 when it is time to draw again. */
 int progress_due(const struct progress *g);
 void progress_draw(struct progress *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void progress_clear(struct progress *g);
-/* A line about an input, as tool_say(). What is the same of very many inputs is said of the first ones, and counted: progress_end(). */
+/* Prints a line about an input, as tool_say(). When very many inputs have the same line, it is printed for the first ones and counted for
+ * the others; progress_end() prints the count. */
 void progress_say(struct progress *g, const char *file, const char *line);
-/* The summary of --json, on stdout; deleted. */
+/* Prints the summary of --json on stdout, and deletes it. */
 void progress_print(cJSON *summary);
 
 #endif

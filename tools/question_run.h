@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * question_run.h - a question (question.h) asked of a database, its answer on stdout.
+ * question_run.h - asks a database a question (question.h), and prints the answer on stdout.
  *
  *     struct question_run r = {.run = {.db = db, .format = "table"}};
- *     int code = question_run(&r, question_find("hang"), 0);     // any number of them
+ *     int code = question_run(&r, question_find("hang"), 0);     // may be called for any number of questions
  *     question_run_end(&r);
  *
- * Results without rows are left out, with their titles. The database must allow temporary tables (PRAGMA query_only = OFF).
+ * Results without rows are left out, and so are their titles. The database must allow temporary tables (PRAGMA query_only = OFF).
  * Single-threaded.
  */
 #ifndef PROBING_TOOLS_QUESTION_RUN_H
@@ -17,13 +17,13 @@
 
 struct question_run {
     struct sql_run run;
-    int answer_only; /* the sentence, and not what it rests on */
-    int pieces;      /* of the answer so far */
+    int answer_only; /* print the sentence only, and not the evidence */
+    int pieces;      /* number of results of the answer so far */
 };
 
-/* TOOL_OK; TOOL_PARTIAL: there is nothing to answer from, said unless `quiet`; or another exit code, said. */
+/* Returns TOOL_OK; TOOL_PARTIAL: there is no data to answer from (printed unless `quiet`); or another exit code after printing why. */
 int question_run(struct question_run *r, const struct question *q, int quiet);
-/* After the last one. */
+/* Call after the last question. */
 void question_run_end(const struct question_run *r);
 
 #endif

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.h - the job's communication, replayed: how long it would have taken if some of its work had been shorter.
+ * replay.h - replays the communication of a job to estimate how long it would have taken if some of its work had been shorter.
  *
  *     replay_register(db);      // then, in SQL on that connection:
  *     SELECT replay('rank', 5), replay('node', 'node001'), replay('stage', 2), replay('median'), replay('data');
  *
- * What is replayed: each rank works for a time of its own between two points of its communication; a collective lets all go when the
- * last has come, a receive when the message was sent, a broadcast when its root has come, each plus the time that the transfer took.
- * The first of a rank is where it was. Work is by a rank's own clock; only messages need clocks that can be compared.
+ * What is replayed: each rank works for its own time between two points of its communication; a collective lets all ranks go when the last
+ * one has arrived, a receive when the message was sent, a broadcast when its root has arrived, each plus the time that the transfer took.
+ * The first point of a rank stays where it was. Work is measured by the rank's own clock; only messages need comparable clocks.
  *
- * replay(what, which): seconds that would be saved, against a replay with nothing changed. NULL: there is nothing to say it from.
- *   rank R     R takes no longer than the slowest of its peers: those of the same pipeline stage, at the same call
- *   node HOST  the same for the ranks of that host, and peers elsewhere
- *   stage S    the pipeline stage S works no longer in all than the next slowest (the stage is the place in roles' dimension pp, else in
- *              the group of the messages)
- *   median     every rank takes its peers' median time
- *   data       no time between two calls goes into waiting for a data loader
- * replay('nth rank', N), ('nth node', N), ('nth stage', 1): whose lateness is the N-th largest; NULL: there are not so many.
- * replay('length'), replay('seen'): seconds that the replay with nothing changed takes, and that it took. replay('calls'): how many.
- * Of the runs, and where a launcher started the ranks again of their attempts, the largest is replayed: replay('run'), replay('attempt').
- * Of a job with more than a million calls its last million are replayed, so that a day of many ranks takes no more time and memory than its last
- * hours: replay('part') is the share that these are. replay('most', N): from now on N (0: all).
- * It is read at the first call, and again only when the database has more of it. Every connection of open_db.h has the function.
+ * replay(what, which): seconds that would be saved, compared with a replay in which nothing is changed. NULL: there is no data to compute it from.
+ *   rank R     rank R takes no longer than the slowest of its peers: the ranks of the same pipeline stage, at the same call
+ *   node HOST  the same for all ranks of that host, compared with peers on other hosts
+ *   stage S    pipeline stage S works no longer in total than the next slowest stage (the stage is the index in dimension pp of view roles, else
+ *              the rank in the group of the messages)
+ *   median     every rank takes the median time of its peers
+ *   data       no time between two calls is spent waiting for a data loader
+ * replay('nth rank', N), ('nth node', N), ('nth stage', 1): the one with the N-th largest lateness; NULL: there are fewer than N.
+ * replay('length'), replay('seen'): seconds that the unchanged replay takes, and that the job took. replay('calls'): number of calls.
+ * Only the largest run, and its largest attempt when a launcher started the ranks again, is replayed: replay('run'), replay('attempt').
+ * Of a job with more than a million calls the last million are replayed, so that a day of many ranks takes no more time and memory than its
+ * last hours: replay('part') is their share of all calls. replay('most', N) sets this limit to N (0: no limit). The calls are read at the
+ * first use, and again only when the database has grown. Every connection of open_db.h has the function.
  */
 #ifndef PROBING_TOOLS_REPLAY_H
 #define PROBING_TOOLS_REPLAY_H
 
 #include <sqlite3.h>
 
-/* Makes the function known. SQLITE_OK or SQLite's code. */
+/* Registers the function. Returns SQLITE_OK or SQLite's code. */
 int replay_register(sqlite3 *db);
 
 #endif

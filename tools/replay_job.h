@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay_job.h - the calls of a job as replay.c replays them, and how they are read from a database (replay_load.c).
+ * replay_job.h - the calls of a job in the form that replay.c replays, read from a database by replay_load.c.
  *
- * A call arrives at one meeting (`in`) and may wait on one (`on`): the same of a collective; of a message the receiver waits on the
- * meeting that the sender arrives at. Arrays are owned by the job; single-threaded.
+ * A call arrives at one meeting (`in`) and may wait for one (`on`). For a collective the two are the same; for a message the receiver waits
+ * for the meeting that the sender arrives at. The job owns its arrays; single-threaded.
  */
 #ifndef PROBING_TOOLS_REPLAY_JOB_H
 #define PROBING_TOOLS_REPLAY_JOB_H
@@ -14,43 +14,44 @@
 
 struct replay_call {
     double enter, exit; /* as recorded, seconds */
-    double work;        /* from the last point of this rank before it; < 0: its first */
-    double loading;     /* of the work: waiting for data */
-    double transfer;    /* from when all that it waits for is there until it goes on */
+    double work;        /* time since this rank's previous point; < 0: this is its first */
+    double loading;     /* the part of `work` spent waiting for data */
+    double transfer;    /* from when all that it waits for is there until the call ends */
     int in, on;         /* meetings; -1: none */
     int rank;           /* index */
-    int peers;          /* class of calls that do the same in this stage */
+    int peers;          /* class of the calls that do the same thing in the same stage */
     int is_send;
 };
 
 struct replay_rank {
-    sqlite3_int64 trace, rank; /* trace: the first of its process */
+    sqlite3_int64 trace, rank; /* trace: the first trace of its process */
     char *host;
     int stage;         /* -1: none */
-    size_t first, end; /* its calls */
+    size_t first, end; /* range of its calls */
 };
 
 struct replay_point {
     double time;
-    uint32_t call, is_exit; /* meetings are counted by int: there are no more calls */
+    /* meetings are counted with an int, so there are no more calls than that */
+    uint32_t call, is_exit;
 };
 
 struct replay_job {
     struct replay_call *call;
     struct replay_rank *rank;
-    struct replay_point *point; /* 2 for each call, those of a rank together, by time */
-    int *needed;                /* of each meeting: how many arrive */
+    struct replay_point *point; /* two for each call, grouped by rank and sorted by time */
+    int *needed;                /* for each meeting, how many calls arrive at it */
     size_t ncalls;
     int nranks, nmeetings, npeers;
-    size_t most;  /* given: no more calls than about so many, the last ones; 0: all */
-    double part;  /* of the attempt's calls, how many these are: 1, or less */
-    double since; /* when the first of them began, at the earliest */
-    char *run;    /* whose calls these are; NULL: a run without a name */
+    size_t most;  /* set by the caller: about how many calls to read, the last ones; 0: all */
+    double part;  /* share of the attempt's calls that were read: 1, or less */
+    double since; /* lower bound of the time when the first of them began */
+    char *run;    /* the run of these calls; NULL: a run without a name */
     sqlite3_int64 attempt;
 };
 
-/* The largest attempt of the database's runs (where ranks are started again, collectives count from 0 again). SQLITE_OK or SQLite's code; an
-   empty job is none. replay_job_free() in any case. */
+/* Loads the largest attempt of the database's runs (when ranks are started again, collectives count from 0 again). Returns SQLITE_OK or
+ * SQLite's code; a job without calls means that there are none. Call replay_job_free() in any case. */
 int replay_job_load(struct replay_job *j, sqlite3 *db);
 void replay_job_free(struct replay_job *j);
 

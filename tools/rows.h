@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows.h - rows of values onto a stream: an aligned table, Markdown, CSV, JSON or Arrow.
+ * rows.h - writes rows of values to a stream, as an aligned table, Markdown, CSV, JSON or Arrow.
  *
  *     struct rows *r;
  *     if (rows_open(&r, "table", stdout) < 0) ...            // -EINVAL: no such format
@@ -8,16 +8,16 @@
  *     rows_row(r, (struct rows_value[]){rows_int(1), rows_text("init")});
  *     rows_end(r);
  *
- * table: columns as wide as the first ROWS_AHEAD rows need (the others follow in constant memory);
- *        numbers to the right; control characters are written as escapes, so that no
- *        file name can play with the terminal.
- * box, markdown: the same, with lines drawn between the columns.
+ * table: columns as wide as the first ROWS_AHEAD rows need (later rows follow in constant memory);
+ *        numbers are right-aligned; control characters are escaped, so that no
+ *        file name can manipulate the terminal.
+ * box, markdown: the same, with lines between the columns.
  * csv:   RFC 4180, CRLF, names in the first line; NULL is an empty field, an empty text is "".
- * jsonl: an object a line, and nothing around them.
- * json:  an array of objects, one a line. Bytes that are no UTF-8 become U+FFFD; blobs are hexadecimal.
- * arrow: a stream of Arrow's IPC format, in batches (rows_arrow.c says which types columns have).
+ * jsonl: one object on each line, and nothing around them.
+ * json:  an array of objects, one on each line. Invalid UTF-8 becomes U+FFFD; blobs are hexadecimal.
+ * arrow: a stream in Arrow's IPC format, in batches (rows_arrow.c defines the types of columns).
  *
- * Write errors stay in the stream (ferror); main() looks there.
+ * Write errors stay in the stream (ferror()), where main() checks for them.
  */
 #ifndef PROBING_TOOLS_ROWS_H
 #define PROBING_TOOLS_ROWS_H
@@ -54,22 +54,22 @@ static inline struct rows_value rows_text(const char *p) {
 
 struct rows;
 
-/* 0; -EINVAL: no such format; -ENOMEM. */
+/* Returns 0; -EINVAL: no such format; -ENOMEM. */
 int rows_open(struct rows **out, const char *format, FILE *f);
-/* Starts a result; names are copied. 0 or -ENOMEM. */
+/* Starts a result; names are copied. Returns 0 or -ENOMEM. */
 int rows_begin(struct rows *r, unsigned ncols, const char *const *names);
-/* One row of ncols values. 0, -ENOMEM, or of arrow -EDOM: a value has another type than its column. */
+/* Writes one row of ncols values. Returns 0, -ENOMEM, or (arrow only) -EDOM: a value has another type than its column. */
 int rows_row(struct rows *r, const struct rows_value *v);
-/* Ends the result; another rows_begin() may follow. Returns the number of rows; rows_why() says whether they are whole. */
+/* Ends the result; another rows_begin() may follow. Returns the number of rows; rows_why() tells whether they are complete. */
 uint64_t rows_end(struct rows *r);
-/* What was wrong since rows_begin(), in words; NULL: nothing. */
+/* Returns in words what went wrong since rows_begin(); NULL: nothing. */
 const char *rows_why(const struct rows *r);
 void rows_close(struct rows *r);
-/* A text as JSON has it, in quotes. */
+/* Writes a text as a JSON string, in quotes. */
 void rows_json_text(FILE *f, const char *text);
-/* Whether there is a format of this name. */
+/* Returns 1 when there is a format of this name. */
 int rows_is_format(const char *name);
-/* Whether a stream in this format holds one result only (csv, json, jsonl, arrow). */
+/* Returns 1 when a stream in this format can hold only one result (csv, json, jsonl, arrow). */
 int rows_has_one(const struct rows *r);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql_dialect.h - what people write who come from other engines, in the words that SQLite understands.
+ * sql_dialect.h - translates SQL as other engines know it into the SQL of SQLite.
  *
  *     char *sql, why[SQL_DIALECT_WHY];
  *     int err = sql_dialect("SELECT now() - INTERVAL '5 min'", &sql, why);   // "SELECT now() - (300.0)"
@@ -18,15 +18,17 @@
  *     array_agg, list, bool_and, every, bool_or           json_group_array (a text), min, min, max
  *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
- * QUALIFY and DISTINCT ON stay, too: sql_select.h. Other strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.
- * The functions are in converter/sql_functions.h, information_schema in converter/sql_schemas.h.
+ * QUALIFY and DISTINCT ON are not translated here, see sql_select.h. Other strings, quoted names, comments and everything else stay as they
+ * are: errors in them are reported by SQLite. The functions are in converter/sql_functions.h, information_schema in
+ * converter/sql_schemas.h.
  */
 #ifndef PROBING_TOOLS_SQL_DIALECT_H
 #define PROBING_TOOLS_SQL_DIALECT_H
 
 #define SQL_DIALECT_WHY 200
 
-/* Any number of statements. *out: malloc. 0, -ENOMEM, or -EINVAL (no such unit of time, nothing to show) with a sentence in `why`. */
+/* The text may hold any number of statements. *out is malloc'ed. Returns 0, -ENOMEM, or -EINVAL (no such unit of time, nothing to show)
+ * with a sentence in `why`. */
 int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql_run.h - SQL from a person, answered on a stream: the statements of a text, one result after the other.
+ * sql_run.h - runs SQL from a person and writes the results to a stream: the statements of a text, one result after the other.
  *
  *     struct sql_run run = {.db = db, .format = "table", .out = stdout};
- *     int code = sql_run(&run, "SELECT ...; SELECT ...");     // says what was wrong; run.results, run.rows
+ *     int code = sql_run(&run, "SELECT ...; SELECT ...");     // prints what was wrong; sets run.results, run.rows
  *
- * The text may be in the words of sql_dialect.h. A statement that fails leaves nothing of itself on the stream, and those
- * after it are not run. sql_run_interrupt() may be called from a signal handler or another thread, the rest from one thread; it ends only
- * a statement that runs just then, so who uses it has `stopped` too.
+ * The text may use the dialect of sql_dialect.h. A statement that fails leaves nothing of its result on the stream, and the statements
+ * after it are not run. sql_run_interrupt() may be called from a signal handler or another thread, everything else from one thread only. It
+ * ends only a statement that is running at that moment, so a program that uses it needs `stopped` as well.
  */
 #ifndef PROBING_TOOLS_SQL_RUN_H
 #define PROBING_TOOLS_SQL_RUN_H
@@ -19,7 +19,7 @@
 #include "options.h"
 #include "rows.h"
 
-/* A named parameter of the statements (":step"); value NULL: NULL. */
+/* A named parameter of the statements (":step"). A NULL value is NULL in SQL. */
 struct sql_param {
     const char *name, *value;
     int is_number;
@@ -31,14 +31,14 @@ struct sql_run {
     unsigned nparams;
     const char *format; /* rows.h */
     FILE *out;
-    double timeout; /* seconds for the whole text; 0: none */
+    double timeout; /* limit in seconds for the whole text; 0: none */
     int (*stopped)(
-        void); /* asked often: nonzero ends the statement that runs, or the next; NULL: nobody */
-    unsigned results; /* out: how many statements had one */
-    uint64_t rows;    /* out: of the last of them */
+        void); /* called often: a nonzero result ends the running statement, or the next one; may be NULL */
+    unsigned results; /* out: number of statements that had a result */
+    uint64_t rows;    /* out: number of rows of the last result */
 };
 
-/* What every command with SQL behind it takes: rows of its table of options (options.h). */
+/* Rows for the table of options (options.h) of every command that runs SQL. */
 #define SQL_RUN_OPTIONS(run)                                                                       \
     OPTION_CALL("format", 0, sql_run_format, run), OPTION_WORD("csv", 0, &(run)->format, "csv"),   \
         OPTION_WORD("json", 0, &(run)->format, "json"),                                            \
@@ -49,11 +49,11 @@ struct sql_run {
         OPTION_NUMBER("timeout", 0, &(run)->timeout, 0.001, 1e9, OPTION_SECONDS)
 option_take sql_run_format;
 
-/* TOOL_OK, TOOL_USAGE (a format for one result got more) or TOOL_FAILED, said. */
+/* Returns TOOL_OK, TOOL_USAGE (several results for a format that can hold only one) or TOOL_FAILED, after printing why. */
 int sql_run(struct sql_run *r, const char *sql);
-/* Column i of the row that the statement stands on, valid until its next step. */
+/* Returns column i of the current row of the statement, valid until its next step. */
 struct rows_value sql_run_value(sqlite3_stmt *st, int i);
-/* The statement that runs ends with "interrupted". */
+/* Makes the running statement end with the error "interrupted". */
 void sql_run_interrupt(struct sql_run *r);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql_tokens.h - the tokens of an SQL text.
+ * sql_tokens.h - splits an SQL text into tokens.
  *
  *     for (struct token t = sql_token(sql); t.kind != END; t = sql_after(t))
  *         if (sql_is(t, "select")) ...
  *
- * Any text has tokens: a quote that is never closed goes to the end of it.
+ * Any text can be split: a quote that is never closed extends to the end of the text.
  */
 #ifndef PROBING_TOOLS_SQL_TOKENS_H
 #define PROBING_TOOLS_SQL_TOKENS_H
@@ -19,17 +19,17 @@ struct token {
     size_t n;
 };
 
-/* The token at p; blanks and comments are one each (SPACE), and each sign is one. */
+/* Returns the token at p. A run of blanks or a comment is one token (SPACE), and each sign is one. */
 struct token sql_token(const char *p);
-/* The next one after `t` that is neither blank nor comment. */
+/* Returns the next token after `t` that is neither blank nor comment. */
 struct token sql_after(struct token t);
-/* Whether it is that word, whatever its case. */
+/* Returns 1 when the token is that word, in upper or lower case. */
 int sql_is(struct token t, const char *word);
-/* One of several, with a blank before and behind each: " and or ". */
+/* Returns 1 when it is one of several words, each with a blank before and after it: " and or ". */
 int sql_is_one_of(struct token t, const char *words);
-/* One of these signs. */
+/* Returns 1 when it is one of these signs. */
 int sql_is_sign(struct token t, const char *signs);
-/* The ')' of the '(' at `t`, or END. */
+/* Returns the ')' that closes the '(' at `t`, or END. */
 struct token sql_closing(struct token t);
 
 #endif

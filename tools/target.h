@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.h - what the commands on a live process share: asking its agent, bringing one in where there is none, and Ctrl-C.
+ * target.h - shared by the commands on a live process: sending requests to its agent, injecting an agent when it has none, and Ctrl-C.
  *
  *     target_catch_interrupt(NULL);
  *     char *out;
- *     int rc = target_ask(pid, MAIL_EVAL, "1+1", 10, 1, &out);     // 0: out is the answer; else one line why not
+ *     int rc = target_ask(pid, MAIL_EVAL, "1+1", 10, 1, &out);     // 0: out is the answer; else out is one line on why there is none
  *     ... inspect_free(out);
  *
- * While an answer is waited for, the first Ctrl-C asks the agent to interrupt the evaluation, which then answers with a
- * KeyboardInterrupt; the second one leaves. Nothing else is ever done to the target. Single-threaded.
+ * While waiting for an answer, the first Ctrl-C asks the agent to interrupt the evaluation, which then answers with a KeyboardInterrupt;
+ * the second one makes the program leave. Nothing else is ever done to the target. Single-threaded.
  */
 #ifndef PROBING_TOOLS_TARGET_H
 #define PROBING_TOOLS_TARGET_H
@@ -18,31 +18,31 @@
 #include "../gdbplugin/inspect.h"
 #include "../writer/live.h"
 
-/* inspect_inject() with the stub of this installation. 0 or -errno; *out as there. */
+/* Calls inspect_inject() with the stub of this installation. Returns 0 or -errno, and sets *out as inspect_inject() does. */
 int target_inject(int pid, const char *conf, unsigned flags, char **out);
-/* inspect_mail(); with `bring` an agent that records nothing is brought in when there is none. -EINTR: Ctrl-C came
- * meanwhile. */
+/* Calls inspect_mail(); with `bring`, first injects an agent that records nothing when there is none. -EINTR: Ctrl-C came meanwhile. */
 int target_ask(int pid, int kind, const char *request, double timeout, int bring, char **out);
-/* Prints an evaluation's answer: output, then value on stdout; traceback on stderr. TOOL_OK, or TOOL_PARTIAL. */
+/* Prints the answer to an evaluation: output, then value, on stdout; traceback on stderr. Returns TOOL_OK, or TOOL_PARTIAL. */
 int target_show(const char *answer);
 
-/* Ctrl-C as above, from now on. before_exit (async-signal-safe; may be NULL) is called where it makes the program leave. */
+/* From now on handles Ctrl-C as above. before_exit (async-signal-safe; may be NULL) is called before a Ctrl-C makes the program leave. */
 void target_catch_interrupt(void (*before_exit)(void));
-/* With each of them `also` (async-signal-safe) is called too: what runs in this program stops by it. */
+/* Also calls `also` (async-signal-safe) at each Ctrl-C, to stop what is running in this program. */
 void target_on_interrupt(void (*also)(void));
-/* Whether there was a Ctrl-C since the last call; it is for nothing that is asked from now on. */
+/* Returns 1 when there was a Ctrl-C since the last call; it then no longer affects later requests. */
 int target_interrupted(void);
-/* How many there were since that call; they stay. */
+/* Returns the number of Ctrl-Cs since that call, without clearing it. */
 int target_interrupts(void);
-/* poll(); -errno. A Ctrl-C that came before, and was not asked for, ends it as one that comes meanwhile does: -EINTR. */
+/* Calls poll(); returns -errno on failure. A Ctrl-C that came before, and that nobody has asked about, ends it like one that comes
+ * meanwhile: -EINTR. */
 int target_wait(struct pollfd *fds, unsigned long n, int ms);
 
-/* The word of `probing -t PID WORD ...`, "" when there is none. */
+/* Returns the WORD of `probing -t PID WORD ...`, "" when there is none. */
 const char *target_word(int argc, char **argv);
-/* A process id from the command line: 0, or the exit code (said). */
+/* Parses a process id from the command line. Returns 0, or the exit code after printing why. */
 int target_pid(const char *text, int *pid);
 
-/* One each for a word; argv as main() got it, `-t PID` in it. */
+/* One function for each word; argv is that of main(), including `-t PID`. */
 int cmd_eval(int argc, char **argv);
 int cmd_repl(int argc, char **argv);
 int cmd_watch(int argc, char **argv);
