@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Per second. The view is called memory.
+-- One row each second. The view is called memory.
 CREATE TABLE memory_sample(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, rss INTEGER, vms INTEGER, shared INTEGER,
   data INTEGER, swap INTEGER, peak INTEGER
@@ -18,12 +18,12 @@ CREATE TABLE network(
   tx_bytes INTEGER, rx_packets INTEGER, tx_packets INTEGER, rx_errors INTEGER, tx_errors INTEGER
 );
 
--- Memory at the ends of steps. GPU: what torch's allocator says, NULL without one.
+-- Memory at the end of each step. GPU columns: from torch's allocator; NULL without a GPU.
 CREATE TABLE memory_step(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, step INTEGER, rss INTEGER, vms INTEGER,
   gpu_allocated INTEGER, gpu_reserved INTEGER
 );
--- GPUs by NVML; NULL: not known.
+-- GPUs, as reported by NVML; NULL: not known.
 CREATE TABLE gpu(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, device INTEGER NOT NULL, uuid TEXT, name TEXT,
   util INTEGER, memory_util INTEGER, memory_used INTEGER, memory_total INTEGER,

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Process groups, and what was done in them. Most ranks have the same groups: lists of ranks (JSON) are stored once, and in
--- group_rank a row for each (idx: rank in the group).
+-- Process groups, and the communication in them. Most ranks have the same groups, so each list of ranks (JSON) is stored once, and in group_rank as one row for
+-- each rank (idx: rank in the group).
 CREATE TABLE process_group(
   trace INTEGER NOT NULL, pg INTEGER NOT NULL, name TEXT, backend TEXT, rank INTEGER, size INTEGER,
-  list INTEGER, -- of rank_list
+  list INTEGER, -- id in rank_list
   desc TEXT, -- torch's description: mesh_tp is dimension tp of a DeviceMesh; NULL: none or not known
   PRIMARY KEY(trace, pg)
 ) WITHOUT ROWID;
@@ -14,15 +14,15 @@ CREATE TABLE group_rank(
 CREATE TABLE comm(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL, tid INTEGER, pg INTEGER NOT NULL, seq INTEGER, op TEXT,
   bytes INTEGER, dtype TEXT,
-  duration INTEGER NOT NULL, -- ns; when it is not complete: as far as was seen
-  host INTEGER NOT NULL,     -- ns inside the call
+  duration INTEGER NOT NULL, -- ns; when it is not complete, as long as it was seen
+  host INTEGER NOT NULL,     -- ns spent inside the call
   src INTEGER, dst INTEGER,  -- ranks in the group
-  flags INTEGER NOT NULL     -- 1 never seen to complete, 2 its end is the return of the call, 4 that raised an exception
+  flags INTEGER NOT NULL     -- 1: never seen to complete, 2: its end is the return of the call, 4: it raised an exception
 );
--- Those that nobody saw complete, few: view hangs.
+-- The few operations that were never seen to complete, for view hangs.
 CREATE INDEX comm_waits ON comm(ts) WHERE flags & 1;
 CREATE INDEX comm_raised ON comm(ts) WHERE flags & 5 = 4;
--- What follows from all of them, stored when all rows are there (66_views_stored.sql): the columns of collectives_made, stragglers_made, hangs_made.
+-- The results of collectives_made, stragglers_made and hangs_made, stored once all rows are there (66_views_stored.sql), with the same columns.
 CREATE TABLE collective(
   "group", seq INTEGER, op TEXT, arrived, size, complete, first_enter, last_enter, exit, skew_ms, last_rank, shortest_rank,
   shortest_ms, longest_ms, bytes, dtype, missing, run TEXT, attempt INTEGER

@@ -1,16 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Forked children that left no trace: most because they ended in the 20 ms before a recording begins (ended), some because it could
--- not begin (failed) or they were killed before (gone). Their time is in view loss, as `child`.
+-- Forked children that left no trace: most of them ended within the 20 ms before a recording begins (ended); for some it could not begin (failed), or they were
+-- killed before that (gone). Their time is counted in view loss, as `child`.
 CREATE VIEW children AS
 SELECT c.ts / 1e9 AS timestamp, c.id >> 40 AS trace_id, c.ended, c.failed, c.gone, c.ticks, c.lived / 1e9 AS seconds
 FROM child c;
 
--- The files, and how far each can be trusted. end, duration: the last moment that the process recorded, until there; of one
--- that was killed that is its death, to a tick of the sampler (a tenth of a second by default). finished: when another process
--- completed its trace; signal: what killed it, where probing-record was its parent or the process itself recorded it (a fault, abort,
--- SIGTERM: view triggers); end_cause: that the kernel killed it for memory; exit_code: what
--- exit() or _exit() was called with, or probing-record saw of its child. children_lost: its
--- forked children that left no trace (view children).
+-- The traces, and how far each can be trusted. end: the last moment that the process recorded, and duration: the time until then; for a process that was killed
+-- this is its death, to the precision of one tick of the sampler (a tenth of a second by default). finished: when another process completed its trace; signal:
+-- the signal that killed it, if probing-record was its parent or the process itself recorded it (a fault, abort, SIGTERM: view triggers); end_cause: that the
+-- kernel killed it for lack of memory; exit_code: what exit() or _exit() was called with, or what probing-record got from its child. children_lost: number of
+-- its forked children that left no trace (view children).
 CREATE VIEW trace AS
 SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command, exe, python,
   start_ts / 1e9 AS start, end_ts / 1e9 AS "end", records, lost, clock, complete,
@@ -31,9 +30,9 @@ SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command
    ORDER BY f.id DESC LIMIT 1) AS exit_code
 FROM trace_file;
 
--- How the time of each machine (each boot of it) was made. Times of machines of one group may be compared, to `uncertainty` seconds;
--- those of different groups are as good as their own clocks. offset: how far its own time of day was ahead, seconds; drift: of
--- its clock, parts in a million; residual: how far a match lies from the line, in the middle.
+-- How the time of each machine (more exactly, of each boot of it) was determined. Times of machines in the same group may be compared, to within `uncertainty`
+-- seconds; those of different groups are only as good as their own clocks. offset: how far its own time of day was ahead, in seconds; drift: of its clock, in
+-- parts per million; residual: median distance of a match from the line.
 CREATE VIEW clock_alignment AS
 SELECT b.boot_id AS boot, b.host, b.method, b.matches, b.offset_ns / 1e9 AS "offset", b.drift * 1e6 AS drift_ppm,
   b.residual_ns / 1e9 AS residual, b.uncertainty_ns / 1e9 AS uncertainty, b.from_ts / 1e9 AS "from", b.to_ts / 1e9 AS "to",
@@ -41,8 +40,8 @@ SELECT b.boot_id AS boot, b.host, b.method, b.matches, b.offset_ns / 1e9 AS "off
   (SELECT count(*) FROM trace_file t WHERE t.boot_id IS b.boot_id) AS traces
 FROM clock_boot b;
 
--- The runs, each a program with all that it started (traces/run.h has the rule). Sums of other views are over all of them: where
--- there are several, join trace by trace_id and ask for one run.
+-- The runs. A run is a program with everything that it started (traces/run.h has the rule). Sums in other views are over all runs: when there are several, join
+-- trace by trace_id and select one run.
 CREATE VIEW runs AS
 SELECT r.run, count(*) AS traces,
   count(DISTINCT coalesce(host, '') || '/' || coalesce(pid, '') || '/' || coalesce(boot_id, '') || '/' || coalesce(process_ts, '')) AS processes,
@@ -51,8 +50,8 @@ SELECT r.run, count(*) AS traces,
   sum(lost) AS lost
 FROM trace_file r GROUP BY r.run;
 
--- What was lost, by reason. unit: what `count` counts. Those in records are what `trace`.lost adds up; samples are in the database, without
--- their stacks.
+-- What was lost, by reason. unit: what `count` counts. Losses counted in records make up `lost` in view trace; those counted in samples are in the database,
+-- but without their stacks.
 CREATE VIEW loss AS
 SELECT trace AS trace_id, reason, count,
   CASE WHEN reason = 'unresolved_stack' THEN 'samples'
@@ -61,7 +60,7 @@ SELECT trace AS trace_id, reason, count,
     THEN 'blocks' ELSE 'records' END AS unit
 FROM lost WHERE count > 0;
 
--- What the agent had to say.
+-- Messages of the agent.
 CREATE VIEW notes AS
 SELECT ts / 1e9 AS timestamp, id >> 40 AS trace_id,
   CASE level WHEN 0 THEN 'info' WHEN 1 THEN 'warning' WHEN 2 THEN 'error' ELSE level END AS level,
@@ -72,7 +71,7 @@ CREATE VIEW process AS
 SELECT p.ts / 1e9 AS timestamp, p.id >> 40 AS trace_id, p.pid, p.ppid, p.uid, p.host, p.boot_id,
   p.rank, p.local_rank, p.world_size, p.exe, p.command, p.cwd, p.python, p.agent, p.how,
   p.start_ts / 1e9 AS start,
-  -- What the process said of itself at last; else what the others' parents tell.
+  -- What the process last said of itself; otherwise what other recordings tell.
   CASE
     WHEN t.role IS NOT NULL THEN t.role
     WHEN EXISTS (SELECT 1 FROM trace_file c WHERE c.ppid = t.pid AND c.host = t.host AND c.role = 'worker')
@@ -95,14 +94,14 @@ SELECT h.trace AS trace_id, t.pid, t.rank, h.tid, h.name, h.ident, h.start_ts / 
   h.end_ts / 1e9 AS "end", h.samples, h.running, h.cpu_us / 1e6 AS cpu_seconds, h.id AS thread_id, h.comm
 FROM thread h JOIN trace_file t ON t.id = h.trace;
 
--- Environment variables that matter (setting environment says which; none whose name speaks of a secret), as they were last.
+-- Environment variables that matter (setting environment says which; none whose name suggests a secret), with their last values.
 CREATE VIEW environment AS
 SELECT t.id AS trace_id, t.rank, f.key, f.value, t.pid, t.host, max(f.ts) / 1e9 AS since
 FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id
 WHERE f.kind = 'env' GROUP BY t.id, f.key;
 
--- Versions: python, agent, of packages with native code that was loaded (torch, numpy, nccl, ...), what torch was built with (torch.cuda),
--- kernel, glibc, nvidia_driver.
+-- Versions of python, the agent, packages whose native code was loaded (torch, numpy, nccl, ...), what torch was built with (torch.cuda), kernel, glibc,
+-- nvidia_driver.
 CREATE VIEW versions AS
 SELECT t.id AS trace_id, t.rank, f.key AS name, f.value AS version, t.pid, t.host, max(f.ts) / 1e9 AS since
 FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id
@@ -110,8 +109,8 @@ WHERE f.kind = 'version' OR f.kind = 'system' AND f.key IN ('kernel', 'glibc', '
 UNION ALL SELECT id, rank, 'python', python, pid, host, start_ts / 1e9 FROM trace_file WHERE python <> ''
 UNION ALL SELECT id, rank, 'agent', agent, pid, host, start_ts / 1e9 FROM trace_file WHERE agent <> '';
 
--- The machine (source system: cpu_model, cpus, memory, ...) and the limits of the process's cgroup (source limit: memory.max, cpu.max, or
--- what cgroup v1 calls them; a limit of a group around it where its own is none).
+-- The machine (source system: cpu_model, cpus, memory, ...) and the limits of the process's cgroup (source limit: memory.max, cpu.max, or their names in cgroup
+-- v1; if the cgroup itself has no limit, that of an enclosing one).
 CREATE VIEW machine AS
 SELECT t.id AS trace_id, t.rank, f.kind AS source, f.key, f.value, t.pid, t.host, max(f.ts) / 1e9 AS since
 FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id

@@ -4,10 +4,10 @@ SELECT m.ts / 1e9 AS timestamp, m.rss / 1e6 AS memory_mb, m.rss, m.vms, m.shared
   m.peak, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id;
 
--- The row before is looked up for each rate, by its number, and not by a window over all rows: who does not ask for a rate does not pay for it.
+-- For each rate the previous row is looked up by its number, and not with a window over all rows: then a query without rates does not pay for them.
 
--- Percent of one CPU since the row before (NULL in the first row of a trace); counters are the
--- process's own, since its start. agent_seconds is what recording itself cost.
+-- Percent of one CPU since the previous row (NULL in the first row of a trace). Counters are those of the process, since its start. agent_seconds is what
+-- recording itself cost.
 CREATE VIEW cpu_utilization AS
 SELECT c.ts / 1e9 AS timestamp,
   (SELECT ((c.user_us - p.user_us) + (c.system_us - p.system_us)) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p
@@ -22,7 +22,7 @@ SELECT c.ts / 1e9 AS timestamp,
   t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id;
 
--- Counters since the start of the process, and bytes per second since the row before.
+-- Counters since the start of the process, and bytes per second since the previous row.
 CREATE VIEW io_statistics AS
 SELECT i.ts / 1e9 AS timestamp, i.read_bytes, i.write_bytes, i.rchar, i.wchar, i.syscr, i.syscw,
   (SELECT (i.read_bytes - p.read_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
@@ -46,7 +46,7 @@ SELECT n.ts / 1e9 AS timestamp, n.interface, n.rx_bytes, n.tx_bytes, n.rx_packet
   t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN network n ON n.id BETWEEN t.first_id AND t.last_id;
 
--- RSS and VMS per second (step NULL) and at the ends of steps (of those under some 30 ms not of all); GPU: of this process.
+-- RSS and VMS each second (step NULL) and at the ends of steps (not of all steps that are shorter than some 30 ms). GPU: of this process.
 CREATE VIEW memory AS
 SELECT m.ts / 1e9 AS timestamp, NULL AS step, m.rss / 1e6 AS rss_mb, m.vms / 1e6 AS vms_mb,
   (SELECT sum(g.process_memory) / 1e6 FROM gpu g

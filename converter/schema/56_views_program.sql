@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- probing.span(): duration in seconds, NULL while it was open when the recording ended.
+-- Spans of probing.span(). duration: in seconds, NULL for a span that was open when the recording ended.
 CREATE VIEW spans AS
 SELECT s.ts / 1e9 AS timestamp, s.name, (e.ts - s.ts) / 1e9 AS duration, p.name AS parent,
   (SELECT h.name FROM thread h WHERE h.trace = t.id AND h.tid = s.tid LIMIT 1) AS thread, s.tid,
@@ -8,7 +8,7 @@ FROM trace_file t JOIN span s ON s.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN span_end e ON e.id = s.id
 LEFT JOIN span p ON p.id = s.parent;
 
--- probing.event(): its values as JSON, and one by one. JSON has no infinity: 1e999 is what parsers read as one.
+-- Events of probing.event(), with all values as one JSON text (view event_values has them one by one). JSON has no infinity; parsers read 1e999 as one.
 CREATE VIEW events AS
 SELECT v.ts / 1e9 AS timestamp, v.name, v.step,
   (SELECT json_group_object(k.key, CASE k.value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999')
@@ -23,14 +23,14 @@ SELECT v.ts / 1e9 AS timestamp, v.name AS event, k.key AS name, k.value, v.step,
 FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
 JOIN event_value k ON k.event = v.id;
 
--- PROBE_TORCH_EXPRS: a row for each value; `number` is NULL where it is a text.
+-- Variables chosen by PROBE_TORCH_EXPRS: a row for each value; `number` is NULL for a text.
 CREATE VIEW variables AS
 SELECT v.ts / 1e9 AS timestamp, v.step, v.func, v.name, v.value,
   CASE WHEN typeof(v.value) IN ('integer', 'real') THEN v.value END AS number,
   CASE v.at WHEN 0 THEN 'step' ELSE 'return' END AS at, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN variable v ON v.id BETWEEN t.first_id AND t.last_id;
 
--- The same, a row for each step: the usual names as columns, all of them in `data` (JSON).
+-- The same with a row for each step: the usual names as columns, all variables in `data` (JSON).
 CREATE VIEW training_logs_made AS
 SELECT max(timestamp) AS timestamp,
   max(CASE WHEN name IN ('epoch', 'ep', 'epoch_num', 'self.epoch', 'self.current_epoch') THEN value END) AS epoch,
@@ -41,11 +41,11 @@ SELECT max(timestamp) AS timestamp,
   json_group_object(name, CASE value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999') ELSE value END) AS data,
   trace_id, pid, rank
 FROM (SELECT trace_id, pid, rank, step, name, value, max(timestamp) AS timestamp FROM variables
-      WHERE step IS NOT NULL GROUP BY trace_id, step, name) -- the latest of each
+      WHERE step IS NOT NULL GROUP BY trace_id, step, name) -- the latest value of each
 GROUP BY trace_id, step;
 
--- What happened. stacks: how many threads' stacks were taken then (view trigger_stacks). kind 'killed': nobody in the process
--- could say a word (SIGKILL: the kernel, out of memory; a scheduler); its timestamp is the last moment recorded, no stacks.
+-- What triggered the agent. stacks: number of threads whose stacks were taken then (view trigger_stacks). kind 'killed': the process was killed before it could
+-- record anything (SIGKILL: by the kernel when out of memory, or by a scheduler); its timestamp is the last moment that was recorded, and it has no stacks.
 CREATE VIEW triggers AS
 SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
   (SELECT name FROM thread h WHERE h.trace = t.id AND h.tid = e.tid ORDER BY h.start_ts DESC LIMIT 1) AS thread,
@@ -65,14 +65,14 @@ WHERE t.end_reason = 'killed' AND NOT EXISTS (
   SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id
   AND (e.kind = 'fatal' OR e.kind = 'term' AND e.ts > t.end_ts - 1000000000));
 
--- What ended processes, in the order in which it came to them over all machines; nth 1: what failed first in its run. The times of
--- different machines are as good as clock_alignment says. A rank that hangs ends nothing: view hangs.
+-- What ended processes, in the order of time over all machines; nth 1: the first failure in its run. Times of different machines are only as comparable as
+-- clock_alignment says. A rank that hangs ends nothing; see view hangs.
 CREATE VIEW failures AS
 SELECT row_number() OVER (PARTITION BY t.run ORDER BY g.timestamp, g.rank) AS nth, g.timestamp, g.rank, t.host, g.kind, g.detail,
   t.run, g.trace_id, g.pid
 FROM triggers g JOIN trace_file t ON t.id = g.trace_id WHERE g.kind IN ('killed', 'fatal', 'exception', 'term');
 
--- The stacks of all threads at a trigger, a row per frame; depth 0 is the innermost.
+-- The stacks of all threads at a trigger, a row for each frame; depth 0 is the innermost.
 CREATE VIEW trigger_stacks AS
 SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.tid AS is_cause,
   n.key + 16 * p.key - (p.key > 0) * (-k.depth & 15) AS depth,

@@ -1,10 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Every collective, send and receive. enter, exit: seconds UTC; exit and what follows from it NULL: never seen to complete
--- (waited: for how long it was seen). completion 'call': the end is the call's return, the work may have gone on; 'raised': the
--- call raised an exception (gloo lacks some operations); 'failed': it ended with an exception after the call had returned (gloo: a peer
--- has gone).
+-- Every collective, send and receive. enter, exit: seconds UTC; exit and what is computed from it are NULL when it was never seen to complete (waited: how long
+-- it was seen). completion 'call': the end is the return of the call, and the work may have continued after it; 'raised': the call raised an exception (gloo
+-- lacks some operations); 'failed': it ended with an exception after the call had returned (gloo: a peer has gone).
 CREATE VIEW comm_metrics AS
--- Ranks of the group are looked up where they are asked, and only where it takes that.
+-- Ranks of the group are looked up by subqueries, only for columns that are asked for and rows that need it.
 SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, (SELECT o.rank FROM group_rank o WHERE o.list = g.list AND o.idx = g.rank), g.rank) AS rank,
   coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, c.bytes, c.dtype, c.ts / 1e9 AS enter,
   CASE WHEN c.flags & 1 THEN NULL ELSE (c.ts + c.duration) / 1e9 END AS exit,
@@ -21,13 +20,12 @@ SELECT c.ts / 1e9 AS timestamp, coalesce(t.rank, (SELECT o.rank FROM group_rank 
 FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg;
 
--- A row per collective over all ranks that came to it (sends and receives, and calls that raised, left out). skew_ms: from the first to the last
--- arrival; last_rank: who the others waited for, by the clocks; shortest_rank: by the shortest duration, which no clock can
--- falsify. Where complete < arrived somebody waited in vain: missing says for whom (and view hangs, why). skew_ms and last_rank are NULL
--- where clocks cannot be compared (clock_alignment). Each run counts its own, and so
--- does each attempt of it (a launcher that starts its ranks again).
+-- A row for each collective, over all ranks that came to it (without sends and receives, and without calls that raised). skew_ms: from the first to the last
+-- arrival; last_rank: the rank that the others waited for, by the clocks; shortest_rank: the rank with the shortest duration, which no clock can falsify. Where
+-- complete < arrived somebody waited in vain: `missing` says for whom (and view hangs why). skew_ms and last_rank are NULL when clocks cannot be compared
+-- (clock_alignment). Each run counts its own collectives, and so does each attempt of it (when a launcher starts its ranks again).
 CREATE VIEW collectives_made AS
-WITH members AS MATERIALIZED ( -- once for each group, not for each of its collectives
+WITH members AS MATERIALIZED ( -- evaluated once for each group, not for each of its collectives
   SELECT f.run, f.attempt, g.name, max(g.list) AS list FROM process_group g JOIN trace_file f ON f.id = g.trace GROUP BY f.run, f.attempt, g.name
 )
 SELECT "group", seq, op, arrived, size, complete, first_enter / 1e9 AS first_enter, last_enter / 1e9 AS last_enter, exit / 1e9 AS exit,
@@ -37,17 +35,17 @@ SELECT "group", seq, op, arrived, size, complete, first_enter / 1e9 AS first_ent
   CASE WHEN arrived < size THEN
     (SELECT group_concat(rank) FROM (SELECT r.rank FROM members g JOIN group_rank r ON r.list = g.list
        WHERE g.name = m."group" AND g.run IS m.run AND g.attempt = m.attempt EXCEPT SELECT value FROM json_each('[' || came || ']'))) END AS missing, run, attempt
-FROM ( -- a rank behind 19 digits of its time: the greatest has the latest one's, and windows would take three times as long
+FROM ( -- ranks are prefixed with the 19 digits of their time, so that the greatest text has the latest rank; windows would take three times as long
   SELECT run, attempt, "group", seq, op, count(DISTINCT rank) AS arrived, max(size) AS size, count(done) AS complete,
     min(ts) AS first_enter, max(ts) AS last_enter, max(ts + done) AS exit,
     max(printf('%019d', ts) || coalesce(rank, '')) AS last_rank,
     min(CASE WHEN done IS NOT NULL THEN printf('%019d', done) || coalesce(rank, '') END) AS shortest_rank,
     min(done) AS shortest, max(done) AS longest, sum(bytes) AS bytes, max(dtype) AS dtype,
     group_concat(rank) AS came, min(clock_group) IS max(clock_group) AS comparable
-  FROM collective_calls_made GROUP BY seq, "group", op, attempt, run -- sorted by what is a number, and mostly differs, first
+  FROM collective_calls_made GROUP BY seq, "group", op, attempt, run -- first sorted by the column that is a number and differs most
 ) m;
 
--- Of each rank's call what those two make of it. done: its duration, NULL: never seen to complete.
+-- One call of each rank, as input of the two views around this one. done: its duration, NULL: never seen to complete.
 CREATE VIEW collective_calls_made AS
 SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op,
   coalesce(t.rank, (SELECT o.rank FROM group_rank o WHERE o.list = g.list AND o.idx = g.rank), g.rank) AS rank, c.ts,
@@ -56,11 +54,11 @@ FROM trace_file t JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
 WHERE c.op NOT IN ('send', 'recv') AND c.flags & 5 <> 4;
 
--- Who slows the others, the one that costs most first: how often a rank came last, and for how long it was waited for then. Only of
--- collectives whose ranks' clocks can be compared (clock_alignment). imposed_seconds: by the clocks alone, barriers included. others_waited: what
--- clocks and durations both say, and so neither an error of the clocks nor a late return from the call: from the first to the last arrival, or
--- the longest stay less the shortest, whichever is less, where the last to come was also in it for the shortest time. Barriers are left
--- out: they are there to wait. `probing ask straggler` says whether it is more than chance.
+-- Who slows the others down, the costliest rank first: how often a rank came last, and for how long the others then waited for it. Only collectives whose ranks
+-- have comparable clocks count (clock_alignment). imposed_seconds: by the clocks alone, barriers included. others_waited: what clocks and durations agree on,
+-- so that it is neither an error of the clocks nor a late return from the call. It is the time from the first to the last arrival or the longest stay minus the
+-- shortest, whichever is less, and counts only where the last rank to come also had the shortest stay. Barriers are left out, because their purpose is to wait.
+-- `probing ask straggler` tells whether it is more than chance.
 CREATE VIEW stragglers_made AS
 SELECT s.*, coalesce(c.cost, 0) AS others_waited
 FROM (
@@ -80,9 +78,9 @@ FROM (
 ) c ON c.last_rank = s.rank AND c.run IS s.run
 ORDER BY others_waited DESC, imposed_seconds DESC, rank;
 
--- What each process is, and where it stands in each dimension of parallelism (tp, pp, dp, ep, ...): as the program said by
--- probing.set_role() (source 'set_role', the last that it said), and as torch's process groups tell that were used (source 'group'): those of a
--- DeviceMesh by the dimension's name, those of Megatron by what it calls them. size NULL: not said; dimension NULL: a role alone.
+-- What each process is, and where it stands in each dimension of parallelism (tp, pp, dp, ep, ...): as the program said by probing.set_role() (source
+-- 'set_role', its last call), and as torch's process groups that were used tell (source 'group'): the groups of a DeviceMesh by the dimension's name, those of
+-- Megatron by Megatron's names. size NULL: not said; dimension NULL: a role only.
 CREATE VIEW roles AS
 WITH told AS (
   SELECT t.id AS trace, max(v.id) AS event FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id

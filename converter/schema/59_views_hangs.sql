@@ -1,45 +1,45 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings, or until their call raised. The first cause comes first.
---   since, waited     when the first of them began to wait; how long that was until its recording ended
---   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before, or in it; at its program's end), 'not recorded' (there is no trace of it);
+-- Why a run hangs: a row for each rank that keeps others waiting until the end of their recordings, or until their call raised. The first cause comes first.
+--   since, waited     when the first of the waiting ranks began to wait, and how long that was until its recording ended
+--   rank, state       the rank, and what is wrong with it: 'never came'; 'dead' (its recording ended before that, or in it), 'ended' (the same, but at the end of its program), 'not recorded' (there is no trace of it);
 --                     'other call', 'other size' (it came to this call of the group with another operation, or another number of
---                     bytes); 'raised' (its call raised an exception; no cause where somebody had died before); 'waits itself' (for others; does says in what); 'all came' (rank NULL: nobody is missing, and
---                     it is not complete), 'from anybody' (rank NULL: whoever sends)
---   cause             1: it does not wait for others itself, so that it is where the hang began
---   group, seq, op    the collective (or message) that is not complete; waiting, waiters: how many wait in it, and who
---   level             0: it waits for a cause; 1: for somebody who waits at level 0, and so on; NULL: for a circle of ranks that all wait
+--                     bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (for others; `does` says in what); 'all came' (rank NULL: nobody is missing, and
+--                     yet it is not complete), 'from anybody' (rank NULL: any rank could send)
+--   cause             1: the rank does not wait for others itself, so the hang began there
+--   group, seq, op    the collective (or message) that is not complete; waiting, waiters: the number of ranks that wait in it, and which
+--   level             0: they wait for a cause; 1: they wait for somebody who waits at level 0, and so on; NULL: for a circle of ranks that all wait
 --   does              where that rank's main thread was at last: the innermost Python function, and who called it in the user's code
--- Where a launcher has started the ranks again: of the last attempt.
+-- When a launcher has started the ranks again, this is about the last attempt.
 CREATE VIEW hangs_made AS
 WITH latest AS MATERIALIZED (
   SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run
-), parent AS MATERIALIZED ( -- joined: asked for each process, it reads all for each
+), parent AS MATERIALIZED ( -- a join, because a subquery for each process would read them all each time
   SELECT DISTINCT run, rank, host, pid FROM trace_file WHERE rank IS NOT NULL
-), told AS MATERIALIZED ( -- SIGTERM as a launcher sends it: by the parent, or by somebody who sent it to others, too. To one alone it is how that one died,
-  -- and a rank with its own children (its data loaders; a signal to its process group) is one
+), told AS MATERIALIZED ( -- SIGTERM as a launcher sends it: by the parent, or by somebody who sent it to several processes. One sent to a single process is how that one died,
+  -- and a rank together with its own children (data loaders; a signal to its process group) counts as a single one
   SELECT trace, min(ts) AS ts FROM (
     SELECT f.id AS trace, e.ts, e.detail = 'SIGTERM sent by pid ' || f.ppid AS by_parent, min(f.pid) OVER same <> max(f.pid) OVER same AS to_several
     FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'term'
     LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
     WHERE p.pid IS NULL AND f.role IS NOT 'dataloader' WINDOW same AS (PARTITION BY f.run, f.host, e.detail))
   WHERE by_parent OR to_several GROUP BY trace
-), thrown AS MATERIALIZED ( -- when the main thread raised what nobody caught (Ctrl-C, which all get, left out): then the process has left, however long it takes to end
+), thrown AS MATERIALIZED ( -- when the main thread raised an exception that nobody caught (except Ctrl-C, which all ranks get): from then on the process takes no part, however long it takes to end
   SELECT f.id AS trace, min(e.ts) AS ts FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'exception' AND e.tid = f.pid
     AND e.detail NOT LIKE 'KeyboardInterrupt%'
   WHERE f.rank IS NOT NULL GROUP BY f.id
 ), first_told AS MATERIALIZED (
   SELECT f.run, f.attempt, min(d.ts) AS ts FROM told d JOIN trace_file f ON f.id = d.trace WHERE f.rank IS NOT NULL GROUP BY 1, 2
-), stuck AS MATERIALIZED ( -- calls that somebody waits in; also those that a process was in when it was told to end, and that ended, after that, in its own last moment
+), stuck AS MATERIALIZED ( -- calls that somebody waits in; also calls that a process was in when it was told to end, and that ended after that, in its own last moment
   SELECT c.id, c.pg, c.seq, c.op FROM comm c WHERE c.flags & 1 AND c.op NOT IN ('send', 'recv')
   UNION ALL
   SELECT c.id, c.pg, c.seq, c.op FROM told d CROSS JOIN trace_file t ON t.id = d.trace
   CROSS JOIN comm c ON c.id >> 40 = d.trace AND c.ts = (SELECT max(x.ts) FROM comm x WHERE x.id >> 40 = d.trace)
   WHERE t.rank IS NOT NULL AND t.end_reason = 'killed' AND NOT c.flags & 5 AND c.op NOT IN ('send', 'recv') AND c.ts < d.ts AND c.ts + c.duration >= d.ts
-), unfinished AS MATERIALIZED ( -- the collectives of these, and when the first of those processes was told to end, or had ended
+), unfinished AS MATERIALIZED ( -- the collectives of these calls, and when the first of their processes was told to end, or had ended
   SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, min(min(t.end_ts, coalesce(d.ts, t.end_ts))) AS ended
   FROM stuck c JOIN trace_file t ON t.id = c.id >> 40 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN told d ON d.trace = t.id
   GROUP BY 1, 2, 3, 4, 5
-), torn AS MATERIALIZED ( -- calls of them that ended only then, as the connections were torn down: not all had come, and until then they waited, too
+), torn AS MATERIALIZED ( -- calls of these collectives that ended only then, when the connections were torn down: not all ranks had come, so until then these calls waited too
   SELECT c.id FROM unfinished x
   CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op = x.op AND k.missing IS NOT NULL
   CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
@@ -47,8 +47,8 @@ WITH latest AS MATERIALIZED (
   CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
   LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
-), waiting AS MATERIALIZED ( -- of a group's collectives the first one that a rank waits in: what it began after it waits for that
-  -- CAST, as below: a rank that has a type is found by an index; without one each of 10,000 ranks is compared with each
+), waiting AS MATERIALIZED ( -- for each rank, the first of a group's collectives that it waits in, because what it began later waits for that one
+  -- The CASTs, here and below, give the rank a type, so that it is found by an index; without a type each of 10,000 ranks would be compared with all others.
   SELECT * FROM (
     SELECT t.run, t.attempt, t.id AS trace, CAST(coalesce(t.rank, o.rank) AS INTEGER) AS rank, c.pg, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op,
       c.bytes, c.ts, t.end_ts - c.ts AS duration, t.end_ts, c.src, c.dst,
@@ -58,13 +58,13 @@ WITH latest AS MATERIALIZED (
     FROM comm c JOIN trace_file t ON t.id = c.id >> 40 JOIN latest l ON l.run IS t.run AND l.attempt = t.attempt LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
     LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN told d ON d.trace = t.id
     WHERE c.flags & 1 OR c.id IN (SELECT id FROM torn)) WHERE nth = 1
-), waits AS MATERIALIZED ( -- and those whose call of the same number was another operation: also where it went through, as gloo lets it for some of them
+), waits AS MATERIALIZED ( -- and calls with the same number as one of these but another operation, even if they went through, as gloo allows for some operations
   SELECT * FROM waiting UNION ALL
   SELECT t.run, t.attempt, t.id, CAST(coalesce(t.rank, o.rank) AS INTEGER), c.pg, x."group", g.list, c.seq, c.op, c.bytes, c.ts, t.end_ts - c.ts, t.end_ts, c.src, c.dst, NULL, 0, 1
   FROM (SELECT DISTINCT run, attempt, "group", seq, op FROM waiting WHERE NOT message) x
   CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op <> x.op
   CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
-    AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 1 -- + and CROSS: by time, which has an index; else one of all calls is made
+    AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 1 -- + and CROSS JOIN make it search by time, which has an index; else an index of all calls is built
   CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
   LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
@@ -74,21 +74,21 @@ WITH latest AS MATERIALIZED (
   FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40 JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt
   LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
   WHERE c.flags & 5 = 4 AND c.op NOT IN ('send', 'recv')
-), failed AS MATERIALIZED ( -- the last call of a group, where it raised in all that came to it
+), failed AS MATERIALIZED ( -- the last call of a group, when it raised in all ranks that came to it
   SELECT * FROM (
     SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
       max(r.until - r.ts) AS longest, row_number() OVER (PARTITION BY r.run, r."group" ORDER BY r.seq DESC) AS nth
     FROM raised r GROUP BY r.run, r.attempt, r."group", r.seq) f
   WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
     WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)
-), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to
+), called AS MATERIALIZED ( -- calls that somebody waits in, and the last call of each group when somebody never came to it
   SELECT DISTINCT run, attempt, "group", seq FROM waits WHERE NOT message
   UNION SELECT run, attempt, "group", seq FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
     FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
   UNION SELECT run, attempt, "group", seq FROM failed
-), came AS MATERIALIZED ( -- whoever made such a call of the group, whatever it was; until: when it ended or failed, NULL: it waits;
-  -- threw: that, or what came of it (torch raises in wait(), and the call is seen to end), has ended the program (durations are not
-  -- aligned as times are: a clock's drift of some parts in 100,000 makes milliseconds of a long wait)
+), came AS MATERIALIZED ( -- who made such a call of the group, whatever the operation; until: when it ended or failed, NULL: it waits;
+  -- threw: this, or what followed from it (torch raises in wait(), and the call is seen to end), has ended the program. (Durations are not
+  -- aligned as times are: with a clock's drift of some parts in 100,000 a long wait is wrong by milliseconds.)
   SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised,
     CASE WHEN NOT c.flags & 1 AND c.id NOT IN (SELECT id FROM torn) THEN c.ts + c.duration END AS until,
     f.end_ts, f.end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration - c.duration / 5000 AS threw
@@ -100,16 +100,16 @@ WITH latest AS MATERIALIZED (
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
   UNION SELECT x.run, x."group", x.seq, r.rank, r.op, r.bytes, 1, r.until, f.end_ts, f.end_reason, 1
   FROM called x CROSS JOIN raised r ON r.run IS x.run AND r.attempt = x.attempt AND r."group" = x."group" AND r.seq = x.seq CROSS JOIN trace_file f ON f.id = r.trace
-), broken AS MATERIALIZED ( -- calls that ended in some although others never came: somebody had died. What fails in the last second of a process that is killed says
-  -- nothing (all are killed, one after the other), nor, where all are killed, who was so together with one that had come. failed: when the last of them did
+), broken AS MATERIALIZED ( -- calls that ended in some ranks although others never came: somebody had died. What fails in the last second of a process that is killed says
+  -- nothing (all are killed, one after the other) and, where all are killed, nor does a death at the time when one of those that came was killed. failed: when the last of them did
   SELECT *, CASE WHEN all_killed THEN min(failed, first_end - 1000000000) ELSE failed END AS before FROM (
     SELECT run, "group", seq, max(CASE WHEN end_reason IS NOT 'killed' OR end_ts > until + 1000000000 THEN until END) + 200000000 AS failed,
       min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end, max(threw) AS threw FROM came GROUP BY run, "group", seq)
-), place AS MATERIALIZED ( -- a call of a group that somebody waits in, or a message; what most of them do there is what is right
+), place AS MATERIALIZED ( -- a call of a group that somebody waits in, or a message; the operation that most ranks call there is taken for the right one
   SELECT row_number() OVER (ORDER BY min(ts)) AS id, run, attempt, "group", list, seq, message, CASE WHEN message THEN trace END AS sender,
     op, bytes, right_bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
-    -- Those that are killed together are not recorded to the same moment: on a busy machine they differ by seconds. Where the call failed in others that lived on, or a launcher
-    -- ended them, it was because of who ended before.
+    -- Processes that are killed together are not recorded to the same moment: on a busy machine their ends differ by seconds. Where the call failed in others that lived on, or that
+    -- a launcher ended, this was because of somebody who ended before.
     max(min(ts), min(end_ts) - 5000000000, coalesce((SELECT b.before FROM broken b WHERE b.run IS w.run AND b."group" = w."group" AND b.seq = w.seq AND NOT message), 0)) AS dead_before,
     -- Where the others' calls failed before they were told, it was them, and not those that wait, who were.
     coalesce(min(term_ts), (SELECT t.ts FROM first_told t WHERE t.run IS w.run AND t.attempt = w.attempt)) AS term_ts, 0 AS failed
@@ -118,13 +118,13 @@ WITH latest AS MATERIALIZED (
     WINDOW p AS (PARTITION BY run, "group", seq, CASE WHEN message THEN trace END ORDER BY alike DESC, rank)) w
   WHERE op = right_op AND (message OR seq = first_seq)
   GROUP BY run, "group", seq, message, CASE WHEN message THEN trace || op || coalesce(src, '') || '/' || coalesce(dst, '') END
-  UNION ALL -- the last call of a group, which failed in all that came to it, because somebody had died (gloo notices)
+  UNION ALL -- the last call of a group, which failed in all ranks that came to it because somebody had died (gloo notices that)
   SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
       WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
     CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts, b.first_end - 1000000000), NULL, b.threw IS 1
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
   LEFT JOIN first_told d ON d.run IS k.run AND d.attempt = k.attempt -- where the launcher ended all others within that second: who ended before
-  -- Where all were killed, one after the other, who died says nothing; who had not come by then, for long, does.
+  -- Where all were killed, one after the other, the deaths say nothing; but ranks that had not come by then, for a long time, do.
   WHERE (coalesce(b.before, d.ts) IS NOT NULL OR b.all_killed AND b.threw) AND k.complete = k.arrived AND k.missing IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS k.run AND w."group" = k."group" AND NOT w.message)
   UNION ALL
@@ -132,8 +132,8 @@ WITH latest AS MATERIALIZED (
     NULL, NULL, NULL, NULL, coalesce((SELECT b.before FROM broken b WHERE b.run IS f.run AND b."group" = f."group" AND b.seq = f.seq), 0),
     (SELECT t.ts FROM first_told t WHERE t.run IS f.run AND t.attempt = f.attempt), 1
   FROM failed f
-), member AS MATERIALIZED ( -- the process that was this rank at last (of those that are none of its children)
-  -- Who ends by itself is gone once its last call is done: it closes its connections, and the others' calls fail, before its trace ends.
+), member AS MATERIALIZED ( -- the process that was this rank in the end (leaving out its own children)
+  -- A process that ends by itself is gone once its last call is done: it closes its connections, and the others' calls fail, before its trace ends.
   SELECT run, rank, id AS trace, coalesce(thrown, CASE WHEN end_reason IN ('exit', '_exit') THEN min(end_ts,
       (SELECT c.ts + c.duration FROM comm c WHERE c.id BETWEEN first_id AND last_id AND NOT c.flags & 1 ORDER BY c.id DESC LIMIT 1)) END, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
     told IS NOT NULL AND coalesce(thrown > told, 1) AS termed, thrown IS NOT NULL OR CASE WHEN end_reason = 'exit' THEN -- by sys.exit(3), too
@@ -150,21 +150,21 @@ WITH latest AS MATERIALIZED (
   LEFT JOIN came c ON NOT p.message AND c.run IS p.run AND c."group" = p."group" AND c.seq = p.seq AND c.rank = r.rank
   LEFT JOIN member m ON m.run IS p.run AND m.rank = r.rank
   LEFT JOIN (SELECT DISTINCT run, rank FROM came WHERE threw) e ON e.run IS p.run AND e.rank = r.rank
-  -- Where it failed in all that came: because of those that were gone by then, or that had not come in a second (a timeout), and did not fail themselves elsewhere.
+  -- Where the call failed in all that came: because of ranks that had ended by then, or that had not come within a second (a timeout), and did not fail elsewhere themselves.
   WHERE (p.id > 0 OR CASE WHEN p.failed THEN e.rank IS NULL AND ((m.end_ts < p.dead_before OR m.end_ts < p.term_ts) AND NOT m.termed OR p.longest > 1000000000)
       ELSE m.end_ts < p.dead_before AND (m.end_reason IS NOT 'exit' OR m.threw) END) AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
     ELSE c.rank IS NULL OR c.op <> p.op OR c.raised
       OR c.bytes <> p.right_bytes AND p.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') END
-), inside AS MATERIALIZED ( -- where all came (and it raised in some, for that): who died in it, while or just after they came (later it hung already), and others lived on
+), inside AS MATERIALIZED ( -- where all came (and the call raised in some because of this): who died in it, while or just after they came (later it was hanging already), while others lived on
   SELECT p.id, p.run, w.rank, w.trace, w.end_ts FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq JOIN member m ON m.trace = w.trace
   LEFT JOIN broken b ON b.run IS p.run AND b."group" = p."group" AND b.seq = p.seq
   LEFT JOIN (SELECT id, max(state <> 'raised') AS missed FROM absent GROUP BY id) a ON a.id = p.id
   WHERE p.id > 0 AND NOT p.message AND NOT w.message AND a.missed IS NOT 1 AND m.end_reason IS NOT 'exit'
     AND (w.end_ts < p.last_came + 5000000000 OR a.id IS NOT NULL) AND (w.end_ts < p.last_end - 5000000000 OR w.end_ts < b.failed OR w.end_ts < p.term_ts AND NOT m.termed)
-), blamed AS MATERIALIZED ( -- both; died: when the first of them did
+), blamed AS MATERIALIZED ( -- both of these; died: when the first of them died
   SELECT *, min(CASE WHEN state = 'dead' THEN end_ts END) OVER (PARTITION BY id) AS died FROM (
     SELECT *, 0 AS in_it FROM absent UNION ALL SELECT id, run, rank, trace, end_ts, NULL, 'dead', NULL, NULL, 0, 1 FROM inside)
-), found AS MATERIALIZED ( -- what raises once somebody has died does so for that
+), found AS MATERIALIZED ( -- a call that raises after somebody has died raises because of that
   SELECT *, max(cause) OVER (PARTITION BY id) AS has_cause, sum(in_it) OVER (PARTITION BY id) AS died_in_it,
     group_concat(CASE WHEN in_it THEN rank END) OVER (PARTITION BY id) AS who_died FROM (
     SELECT p.id, p.run, b.rank, b.trace, b.end_ts, coalesce(b.state, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END) AS state, b.did, b.brought, coalesce(b.in_it, 0) AS in_it,
@@ -192,8 +192,9 @@ SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waitin
 FROM found f JOIN place p ON p.id = f.id LEFT JOIN level l ON l.id = f.id
 ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state NOT IN ('other call', 'other size'), f.state <> 'dead', p.since, f.state = 'raised', CASE WHEN f.state IN ('dead', 'ended') THEN f.end_ts END, f.rank;
 
--- Where each process was at last: its main thread's last sample. inner: the innermost Python function; user: the innermost that is neither the
--- standard library's nor an installed package's (NULL: none), each with its file's name and line; seen: when. Of an interpreter that ends, that.
+-- Where each process was at last: the last sample of its main thread. inner: the innermost Python function (for an interpreter that is ending, a sentence that
+-- says so); user: the innermost function that belongs neither to the standard library nor to an installed package (else inner), each with the name of its file
+-- and the line; seen: when.
 CREATE VIEW whereabouts AS
 SELECT trace_id, rank, pid, ppid, role, seen, inner, coalesce(user, inner) AS user FROM (
   SELECT t.id AS trace_id, t.rank, t.pid, t.ppid, t.role, s.ts / 1e9 AS seen,

@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Every call of a module, forward and backward; what was called between steps has `step` NULL and `phase` 'evaluation', else 'step'. parent: the module's that it lies in. allocated, max_allocated, cached: MB
--- of GPU memory in torch's allocator at its end (torch.cuda.memory_allocated, max_memory_allocated, memory_reserved), cuda_duration: seconds
--- of the GPU's own, of its current stream; both of the calls that were chosen (of every step: view steps). NULL: not chosen, no GPU;
--- memory: of a backward, too. A backward has the `call` of its forward: join by pid, call_tid and call.
+-- Every call of a module, forward and backward. A call between steps has `step` NULL and `phase` 'evaluation', others have 'step'. parent: name of the module whose call encloses it.
+-- allocated, max_allocated, cached: MB of GPU memory in torch's allocator at the end of the call (torch.cuda.memory_allocated, max_memory_allocated, memory_reserved), cuda_duration: seconds
+-- of GPU time in its current stream. Both are measured for the calls that were chosen (for every step: view steps). NULL: not chosen, or no GPU;
+-- memory is measured for a backward too. A backward has the `call` of its forward: join by pid, call_tid and call.
 CREATE VIEW torch_trace AS
 SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
   CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage,
-  -- looked up where it is asked: joined, it made sums over all calls take twice as long
+  -- subqueries run only when their column is asked for; joins made sums over all calls take twice as long
   (SELECT k.allocated / 1e6 FROM torch_memory k
    WHERE k.thread = t.first_id + c.thread AND k.call = c.call AND k.stage = c.stage AND k.ts = c.ts) AS allocated,
   (SELECT k.max_allocated / 1e6 FROM torch_memory k
@@ -31,14 +31,14 @@ JOIN torch_call c ON c.id BETWEEN t.first_id AND t.last_id
 JOIN torch_module m ON m.id = t.first_id + c.module
 WHERE c.stage < 2;
 
--- Where a step's time went, in seconds. The parts exclude each other and with `other` make the duration; communication
--- (of all threads, from comm_metrics) may lie within them. complete 0: the recording ended before the step. Step N is the
--- optimizer's N-th, from 0 on. source 'evaluation': what was evaluated between steps, it has no number and belongs to none.
--- cuda_duration, allocated and the others of the GPU: as in torch_trace, of the whole step, at its end.
+-- Where the time of a step went, in seconds. The parts exclude each other, and together with `other` make up the duration; communication (of all threads, from
+-- comm_metrics) may overlap them. complete 0: the recording ended before the step. Step N is the optimizer's N-th, counted from 0. source 'evaluation':
+-- evaluation between steps, which has no number and belongs to no step. cuda_duration, allocated and the other GPU columns: as in torch_trace, for the whole
+-- step, at its end.
 CREATE VIEW steps AS
 SELECT CASE WHEN s.source < 3 THEN s.number END AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, s.forward / 1e9 AS forward,
   s.backward / 1e9 AS backward, s.optimizer / 1e9 AS optimizer, s.data / 1e9 AS data,
-  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE k.id >> 40 = +t.id -- + for the index's sake: t.id has an affinity
+  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE k.id >> 40 = +t.id -- + makes SQLite use the index: t.id has an affinity
     AND k.ts >= s.ts AND k.ts < s.ts + s.duration) / 1e9 AS communication,
   (s.duration - s.forward - s.backward - s.optimizer - s.data) / 1e9 AS other,
   s.forwards, s.backwards, s.optimizers,
@@ -54,7 +54,7 @@ SELECT CASE WHEN s.source < 3 THEN s.number END AS step, s.ts / 1e9 AS timestamp
     (SELECT k.device FROM torch_memory k WHERE k.thread = t.id << 40 AND k.call = s.number AND k.stage = 5 AND k.ts = s.told)) AS device
 FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;
 
--- Modules, by what they cost: self is the time not spent in modules within. cuda_mean: seconds of the GPU, of cuda_calls calls.
+-- Modules by their cost. self: the time not spent in modules inside. cuda_mean: seconds of GPU time, averaged over cuda_calls calls.
 CREATE VIEW torch_modules AS
 SELECT m.name AS module, CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage, sum(c.calls) AS calls,
   sum(CASE WHEN c.timed THEN c.ns END) / 1e9 AS seconds, sum(CASE WHEN c.timed THEN c.self_ns END) / 1e9 AS self_seconds,

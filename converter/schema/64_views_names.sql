@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Names of the original Probing's documents that no other view has.
+-- Views with names from the documents of the original Probing that no other view has.
 
--- What took how long, by name: module calls ('layer1 forward'), backward passes, optimizers, waiting for data, collectives and
--- spans (probing.span). They lie within each other, and in several threads: sums by name are meant, not the sum of all.
+-- How long everything took, by name: module calls ('layer1 forward'), backward passes, optimizers, waiting for data, collectives and spans (probing.span).
+-- These are nested and run in several threads: sum them up by name, but not all together.
 CREATE VIEW profiling_data AS
 SELECT c.ts / 1e9 AS timestamp, m.operation AS operation_name,
   c.duration / 1e6 AS duration_ms, c.step, t.rank, t.id AS trace_id, t.pid
@@ -15,7 +15,7 @@ UNION ALL
 SELECT s.ts / 1e9, s.name, (e.ts - s.ts) / 1e6, NULL, t.rank, t.id, t.pid
 FROM trace_file t JOIN span s ON s.id BETWEEN t.first_id AND t.last_id JOIN span_end e ON e.id = s.id;
 
--- Allocations by the line that made them: of a heap recording, which this version cannot make yet, so there are no rows.
+-- Allocations by the line that made them, from a heap recording. This version cannot make one yet, so there are no rows.
 CREATE VIEW memory_allocations AS
 SELECT t.start_ts / 1e9 AS timestamp, NULL AS function_name, NULL AS file, NULL AS lineno, 0 AS allocated_bytes,
   0 AS freed_bytes, 0 AS count, t.rank, t.id AS trace_id, t.pid

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Views of which the first row takes all rows of another: they are asked once, as NAME_made, when all rows are there, and
--- stored (90_after_load.sql). What a column means stands with NAME_made.
+-- Views whose first row requires all rows of other tables are evaluated once, under the name NAME_made, when all rows are there, and stored
+-- (90_after_load.sql). The columns are explained at NAME_made.
 
 CREATE VIEW training_logs AS SELECT * FROM training_log;
 CREATE VIEW collectives AS SELECT * FROM collective;

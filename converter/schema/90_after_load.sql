@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 --@ after load
--- Run when all rows are there: what follows from all of them, and the indexes.
+-- Runs when all rows are there: makes what is derived from all of them, and the indexes.
 
 --@ not stored
--- For 66_views_stored.sql, at the beginning and not here, of a recording that goes on: they would be made anew for each question, and few questions need them.
+-- For 66_views_stored.sql. In the database of a recording that is going on this is run at the beginning, not here: there the results would have to be made anew
+-- for each question, and few questions need them.
 DROP TABLE training_log;
 DROP TABLE collective;
 DROP TABLE straggler;
@@ -14,14 +15,14 @@ CREATE VIEW straggler AS SELECT * FROM stragglers_made;
 CREATE VIEW hang AS SELECT * FROM hangs_made;
 
 --@ runs
--- Left out where there is no job.
--- One run over several nodes has a first process on each: the launcher's job makes them one.
+-- Skipped when there is no job.
+-- A run over several nodes has a first process on each of them; the launcher's job joins them into one run.
 UPDATE trace_file AS f SET run = j.job FROM (SELECT run, min(job) AS job FROM trace_file WHERE job IS NOT NULL GROUP BY run) j WHERE f.run = j.run;
 
 --@ jobs
--- Left out where there is one run.
--- Without a launcher's job: runs of which each has some ranks only, others than the other one, that have a process group (or an address
--- where they met) in common, at the same time.
+-- Skipped when there is only one run.
+-- Without a launcher's job: joins runs that each have only some of the ranks, and different ones, and that had a process group (or a rendezvous address) in
+-- common at the same time.
 CREATE TABLE met(run, place, rank, size, began, ended);
 INSERT INTO met SELECT f.run, g.name || ' ' || g.list, g.rank, g.size, min(f.start_ts), max(f.end_ts)
 FROM process_group g JOIN trace_file f ON f.id = g.trace WHERE f.job IS NULL AND f.run IS NOT NULL AND g.size > 1 GROUP BY 1, 2, 3;
@@ -41,9 +42,9 @@ DROP TABLE met;
 DROP TABLE place;
 
 --@ sums
--- Left out where no process has a rank.
--- A launcher starts ranks again, and their collectives count from the beginning again. Processes of one rank that run at the same time
--- (data loaders, programs that it starts) are of one attempt, and so are the segments of one process.
+-- Skipped when no process has a rank.
+-- When a launcher starts ranks again, their collectives are counted from the beginning again. Processes with the same rank that run at the same time (data
+-- loaders, programs that it starts) belong to one attempt, and so do the segments of one process.
 UPDATE trace_file SET attempt = 0 WHERE attempt;
 UPDATE trace_file AS f SET attempt = a.nth FROM (
   SELECT run, rank, pid, boot_id, process_ts, sum(again) OVER (PARTITION BY run, rank ORDER BY began, pid) AS nth FROM (
@@ -53,19 +54,19 @@ UPDATE trace_file AS f SET attempt = a.nth FROM (
 WHERE a.nth > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a.pid AND f.boot_id IS a.boot_id AND f.process_ts IS a.process_ts;
 
 --@ places
--- Left out but where another database says which run a trace is of, that is converted without the others (place_rows.h).
+-- Skipped unless another database says which run a trace belongs to that is converted without the others (place_rows.h).
 UPDATE trace_file AS f SET run = p.run, attempt = p.attempt FROM temp.known_place p WHERE p.recording = f.recording;
 
 --@ functions
--- Left out where they were summed up as the rows came (queue.h). Of one trace they are that trace's, and not stored twice.
+-- Skipped when the sums were made as the rows came (queue.h). For a single trace they are those of that trace, and not stored twice.
 DELETE FROM function_total WHERE trace = 0;
 INSERT INTO function_total SELECT 0, function, sum(self), sum(self_ns), sum(running), sum(running_ns), sum(cpu_us), sum(total),
   sum(total_ns), sum(total_running_ns), sum(leaf), sum(leaf_ns), sum(leaf_running_ns)
 FROM function_total WHERE (SELECT min(trace) FROM function_total) < (SELECT max(trace) FROM function_total) GROUP BY function;
 
 --@ modules
--- Left out where there are no steps and no calls.
--- Every call has a row of torch_module: those that are no module's, and modules whose names were lost.
+-- Skipped when there are no steps and no calls.
+-- Makes sure that every call has a row of torch_module, also calls that belong to no module, and modules whose names were lost.
 INSERT OR IGNORE INTO torch_module SELECT t.first_id + o.column1, o.column2, o.column2, NULL
 FROM trace_file t, (VALUES(2, 'backward pass'), (3, 'optimizer step'), (4, 'data loading')) o
 WHERE EXISTS (SELECT 1 FROM torch_step s WHERE s.id BETWEEN t.first_id AND t.last_id);
@@ -74,25 +75,26 @@ FROM torch_module_total c;
 
 UPDATE torch_module_total AS u SET cuda_calls = g.n, cuda_ns = g.ns FROM (
   SELECT c.id >> 40 AS trace, (c.id >> 40 << 40) + c.module AS module, c.stage, count(*) AS n, sum(g.duration) AS ns
-  FROM (SELECT 1 FROM torch_cuda LIMIT 1) CROSS JOIN torch_call c -- none: no call is looked at
+  FROM (SELECT 1 FROM torch_cuda LIMIT 1) CROSS JOIN torch_call c -- if it is empty, no call is looked at
   CROSS JOIN torch_cuda g ON g.thread = (c.id >> 40 << 40) + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
   WHERE c.stage < 2 GROUP BY 1, 2, 3) g
 WHERE u.trace = g.trace AND u.module = g.module AND u.stage = g.stage;
 
 --@ indexes
--- Left out where a live question's database is added to that has them, or has few rows (tables.c).
+-- Skipped when rows are added to a live question's database that has the indexes already, or has few rows (tables.c).
 CREATE INDEX IF NOT EXISTS event_value_event ON event_value(event);
 CREATE INDEX IF NOT EXISTS thread_tid ON thread(trace, tid);
--- None on torch_call(module): a tenth of the conversion's time, and the planner went by it through all of the table. Sums by module are stored.
+-- No index on torch_call(module): it took a tenth of the conversion's time, and the planner used it to go through the whole table. Sums by module are stored
+-- anyway.
 DROP INDEX IF EXISTS main.torch_call_module;
 CREATE INDEX IF NOT EXISTS period_trace ON period(trace, since);
 CREATE INDEX IF NOT EXISTS gpu_ts ON gpu(ts);
 CREATE INDEX IF NOT EXISTS comm_ts ON comm(ts);
-CREATE INDEX IF NOT EXISTS comm_trace ON comm(id >> 40, ts, duration); -- of one rank within a step: view steps
+CREATE INDEX IF NOT EXISTS comm_trace ON comm(id >> 40, ts, duration); -- for the communication of one rank within a step: view steps
 CREATE INDEX IF NOT EXISTS torch_module_total_trace ON torch_module_total(trace);
 
 --@ stored
--- For 66_views_stored.sql. Left out where nothing is stored.
+-- For 66_views_stored.sql. Skipped when nothing is stored.
 DELETE FROM main.training_log;
 DELETE FROM main.collective;
 DELETE FROM main.straggler;
@@ -102,12 +104,12 @@ INSERT INTO main.collective SELECT * FROM collectives_made;
 INSERT INTO main.straggler SELECT * FROM stragglers_made;
 
 --@ hangs
--- Left out where nothing waits: to plan it takes longer than all else of a short trace.
+-- Skipped when nothing waits: planning this takes longer than everything else for a short trace.
 INSERT INTO main.hang SELECT * FROM hangs_made;
 
 --@ analyze
--- Left out where the database was added to and has not grown by a quarter since, or is a live question's and has few rows.
+-- Skipped when the database was added to and has not grown by a quarter since, or when it is a live question's and has few rows.
 PRAGMA analysis_limit = 1000;
 ANALYZE main;
--- No table of that name: SQLite passes over it, and the next who adds knows how much there was.
+-- There is no table of that name: SQLite ignores the row, and whoever adds to the database later knows how large it was.
 INSERT INTO main.sqlite_stat1 SELECT 'bytes', NULL, sum(bytes) FROM trace_file;
