@@ -6,8 +6,9 @@
 
 #include "keys.h"
 
-#define FRAMES_MAX 65536      /* of one stack, as in resolve.c */
-#define CACHE_MAX  (1u << 20) /* distinct stacks and program counters remembered at a time */
+#define FRAMES_MAX 65536 /* frames of one stack, as in resolve.c */
+/* distinct stacks and program counters remembered before the cache is emptied */
+#define CACHE_MAX (1u << 20)
 
 struct walk {
     struct epochs *es;
@@ -17,13 +18,13 @@ struct walk {
     struct keys seen;
 };
 
-/* A stack, or (epoch UINT32_MAX) a program counter, while the modules lay as they did at a time. */
+/* A stack or (with epoch UINT32_MAX) a program counter, in a period in which the mapped modules stayed the same. */
 struct place {
     uint64_t what;
     uint32_t epoch, generation;
 };
 
-/* 1: it has not come yet; 0; -ENOMEM */
+/* Returns 1 when it was not seen before, 0, or -ENOMEM. */
 static int is_new(struct walk *w, uint64_t what, uint32_t epoch, uint32_t generation) {
     struct place p = {what, epoch, generation};
     int fresh;
@@ -50,7 +51,7 @@ static int take(struct walk *w, const struct dict *d, uint32_t epoch, const stru
     int err = 0, fresh;
 
     if (!st)
-        return 0; /* the program counter alone names no stack */
+        return 0; /* a program counter without a stack is not used */
     if (pc && (fresh = is_new(w, pc, UINT32_MAX, generation)) != 0)
         err = fresh < 0 ? fresh : report(w, pc, 0, ts);
     if (!err && (fresh = is_new(w, stack, epoch, generation)) != 0) {

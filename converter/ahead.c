@@ -8,26 +8,26 @@
 #include <string.h>
 
 #define BATCHES                                                                                    \
-    8 /* of a block each: whoever fills them goes on while the rows of a new trace that are no samples are inserted */
+    8 /* batches of one block each, so that the thread that fills them can continue while the rows of a new trace that are not samples are inserted */
 #define MOST 64
 
 /* A file that is being prepared or inserted. */
 struct prefetch {
     const struct input *in;
-    size_t nth; /* in align, of its next trace */
+    size_t nth; /* number in align of its first trace */
     struct reader *reader;
     unsigned part;
     struct prepared trace;
     struct sample_batch batch[BATCHES];
     int given; /* the caller has this trace */
-    /* shared, under the lock */
-    int opened; /* and open_err is known */
+    /* Shared: access with the lock held. */
+    int opened; /* the file was opened, or failed to; open_err is set */
     int open_err;
-    int ready;            /* a trace is there for the caller */
-    int ended;            /* no further one comes; failed says why */
+    int ready;            /* a trace is ready for the caller */
+    int ended;            /* there are no more traces; `failed` says why */
     int failed;           /* 0 or -errno */
-    size_t filled, taken; /* batches of the trace, counted for ever */
-    int samples_end;      /* after `filled` batches: 1 no more, -errno failed */
+    size_t filled, taken; /* total numbers of batches of the trace that were filled and taken */
+    int samples_end;      /* state after `filled` batches: 1: no more will come, -errno: failed */
 };
 
 struct ahead {
@@ -35,15 +35,15 @@ struct ahead {
     size_t nfiles;
     struct prefetch *prefetch; /* file i of them: prefetch[i % nprefetch] */
     size_t nprefetch;
-    size_t now;      /* the caller's file + 1 */
-    uint32_t traces; /* the last id given out: whoever has the turn */
+    size_t now;      /* number of the caller's current file, from 1 */
+    uint32_t traces; /* the last id given out; used by the thread that has the turn */
     pthread_t *thread;
     size_t nthreads;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* under the lock */
-    size_t claimed; /* files that somebody prepares, or has prepared */
-    size_t turn;    /* the file whose samples are resolved */
+    /* Access with the lock held. */
+    size_t claimed; /* number of files that a thread prepares or has prepared */
+    size_t turn;    /* the file whose samples may be resolved now */
     int stop;
 };
 
@@ -60,7 +60,7 @@ static void unlock(struct ahead *a) {
     pthread_mutex_unlock(&a->lock);
 }
 
-/* Waits until something has changed; the lock is held. 0; -1: it is all to end. */
+/* Waits, with the lock held, until something has changed. Returns 0, or -1 when everything must end. */
 static int wait(struct ahead *a) {
     if (!a->stop)
         pthread_cond_wait(&a->changed, &a->lock);
@@ -74,7 +74,8 @@ static int open_file(struct ahead *a, struct prefetch *s, size_t file) {
     return reader_open_kept(&s->reader, s->in->path, align_kept(a->opt.plan->align, file));
 }
 
-/* What can be read of the reader's trace beside others. It may have been appended to since the clocks were aligned. */
+/* Reads those parts of the reader's current trace that may be read in parallel with others. The file may have been appended to since the
+ * clocks were aligned. */
 static int read_trace(struct ahead *a, struct prefetch *s, size_t file) {
     size_t nth = s->nth + s->part++, end = a->opt.first[file + 1];
 
@@ -82,7 +83,7 @@ static int read_trace(struct ahead *a, struct prefetch *s, size_t file) {
                         nth < end ? nth : SIZE_MAX);
 }
 
-/* The samples of the trace into the file's batches. The turn is the file's. */
+/* Reads the samples of the trace into the batches of the file, which must have the turn. */
 static int take_samples(struct ahead *a, struct prefetch *s) {
     int more = 1, stop = 0;
 
@@ -110,7 +111,7 @@ static int drain(struct prefetch *s) {
     return queue_drain(l->stacks->rows, l->db, l->trace) == SQLITE_OK ? 0 : -ENOMEM;
 }
 
-/* Of whoever resolves samples. The caller inserts what waits at the latest when it asks for samples and there are none yet. */
+/* Called by the thread that resolves samples. The caller inserts the waiting rows, at the latest when it asks for samples and there are none yet. */
 static int wait_for_space(void *ctx) {
     struct ahead *a = ctx;
     int stop = 0;
@@ -125,7 +126,7 @@ static int wait_for_space(void *ctx) {
     return stop ? -EINTR : 0;
 }
 
-/* Waits for a batch; the lock is held. 0 or -errno */
+/* Waits for a batch, with the lock held. Returns 0 or -errno. */
 static int wait_for_batch(struct ahead *a, struct prefetch *s) {
     int err = 0;
 
@@ -143,7 +144,7 @@ static int wait_for_batch(struct ahead *a, struct prefetch *s) {
     return err;
 }
 
-/* What load.h asks for the samples. Without threads they are made here. */
+/* The callback by which load.h gets the samples. Without threads they are made here. */
 static int samples_next(void *ctx, const struct sample_batch **batch) {
     struct ahead *a = ctx;
     struct prefetch *s = prefetch_of(a, a->now - 1);
@@ -155,7 +156,7 @@ static int samples_next(void *ctx, const struct sample_batch **batch) {
         return rc;
     }
     lock(a);
-    if (*batch) /* what was given out stays untouched until now */
+    if (*batch) /* the batch given out before is free only now */
         s->taken++;
     pthread_cond_broadcast(&a->changed);
     if ((rc = wait_for_batch(a, s)) == 0)
@@ -165,7 +166,7 @@ static int samples_next(void *ctx, const struct sample_batch **batch) {
     return rc;
 }
 
-/* Gives the trace that is read to the caller, and (a thread) resolves its samples. */
+/* Gives the trace that was read to the caller and, in a worker thread, resolves its samples. */
 static int hand_over(struct ahead *a, struct prefetch *s) {
     int same = s->trace.state == APPEND_SAME;
     a->traces += s->trace.state == APPEND_NEW;
@@ -182,7 +183,7 @@ static int hand_over(struct ahead *a, struct prefetch *s) {
     return err || same || a->nthreads == 0 ? err : take_samples(a, s);
 }
 
-/* The next trace behind this one, once the caller is done with this one. 1, 0: there is none, -errno. */
+/* Moves on to the next trace of the file, once the caller is done with the current one. Returns 1; 0: there is none; -errno. */
 static int go_on(struct ahead *a, struct prefetch *s, size_t file) {
     int stop = 0;
 
@@ -262,9 +263,9 @@ int ahead_start(struct ahead **out, const struct ahead_options *options) {
         return -ENOMEM;
     }
     a->nfiles = options->in->n;
-    sigfillset(&all); /* signals are the caller's */
+    sigfillset(&all); /* signals are for the caller's thread */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    lock(a); /* they begin when it is known how many they are */
+    lock(a); /* the threads begin only when their number is known */
     size_t n = 0;
     while (n < workers && n < a->nfiles && pthread_create(&a->thread[n], NULL, worker, a) == 0)
         n++;
@@ -274,7 +275,7 @@ int ahead_start(struct ahead **out, const struct ahead_options *options) {
     return 0;
 }
 
-/* The caller is done with the trace that it had. */
+/* Called when the caller is done with the trace that it had. */
 static void end_trace(struct ahead *a, struct prefetch *s) {
     if (!s->given)
         return;
@@ -285,7 +286,7 @@ static void end_trace(struct ahead *a, struct prefetch *s) {
     unlock(a);
 }
 
-/* Waits until one of two things is said of the caller's file. Whether it is the first. */
+/* Waits until one of two flags of the caller's file is set. Returns whether the first one is. */
 static int wait_for(struct ahead *a, const int *one, const int *other) {
     lock(a);
     while (!*one && !*other && wait(a) == 0)
@@ -299,7 +300,7 @@ const struct input *ahead_file(struct ahead *a, int *err) {
     if (a->now) {
         struct prefetch *s = prefetch_of(a, a->now - 1);
         end_trace(a, s);
-        if (a->nthreads) /* of a file that could not be opened the thread has yet to say that it is done with the file */
+        if (a->nthreads) /* the thread that could not open a file has yet to say that it is done with it */
             wait_for(a, &s->ended, &s->ended);
         reader_close(s->reader);
         s->reader = NULL;
@@ -350,7 +351,7 @@ void ahead_stop(struct ahead *a) {
         pthread_join(a->thread[i], NULL);
     for (size_t i = 0; a->prefetch && i < a->nprefetch; i++) {
         struct prefetch *s = &a->prefetch[i];
-        if (s->reader) /* else nothing was made of a trace */
+        if (s->reader) /* otherwise no trace was prepared */
             prepare_free(&s->trace);
         reader_close(s->reader);
         for (int k = 0; k < BATCHES; k++)

@@ -64,7 +64,7 @@ int align_grow(void **p, size_t n, size_t *cap, size_t size) {
     return 0;
 }
 
-/* What the process records say last; an empty text does not replace a known one. */
+/* What the last process record says; an empty text does not replace a known one. */
 struct who {
     struct trace_value boot_id, host, run, job, master;
     struct trace_of t;
@@ -81,7 +81,7 @@ static void keep(struct trace_value *to, const struct trace_value *v, char buf[2
 
 static int boot_of(struct align *a, const struct who *w, uint32_t *out) {
     int is_new = 0;
-    /* no boot id, no other trace of that boot */
+    /* a trace without a boot id has a boot of its own */
     char none[24] = "";
     size_t n = w->boot_id.n;
     const void *key = w->boot_id.p;
@@ -115,7 +115,7 @@ int align_by_mono(const void *x, const void *y) {
     return a->mono < b->mono ? -1 : a->mono > b->mono;
 }
 
-/* Anchors as they are read. */
+/* The anchors read from one trace. */
 struct anchors {
     struct anchor *v;
     size_t n, cap;
@@ -144,7 +144,7 @@ static void take_process(struct who *w, const struct trace_value *v, char text[5
     w->t.start = v[TRACE_process_start_ts].u;
 }
 
-/* The anchors of block i, and (w) whose it is. 0 or -ENOMEM. */
+/* Reads the anchors of block i into `to` and, with w, its process records into w. Returns 0 or -ENOMEM. */
 static int read_block(struct reader *r, size_t i, struct reader_data *data, struct anchors *to,
                       struct who *w, char text[5][256]) {
     const uint64_t want = BIT(clock) | (w ? BIT(process) : 0);
@@ -164,7 +164,7 @@ static int read_block(struct reader *r, size_t i, struct reader_data *data, stru
     return err;
 }
 
-/* Those of thousands of traces of a boot say the same. Frees `from`. 0 or -ENOMEM. */
+/* Gives the boot the anchors, thinned out because thousands of traces of a boot have nearly the same ones. Frees from->v. Returns 0 or -ENOMEM. */
 static int give_anchors(struct boot *b, struct anchors *from) {
     int64_t last = INT64_MIN / 2;
     int err = 0;
@@ -209,7 +209,8 @@ int align_trace(struct align *a, struct reader *r, int all) {
         free(anchors.v);
         return err;
     }
-    /* What all machines of a run call it: the job; what they meet at; else the run, which is one machine's. */
+    /* The name of the run that is the same on all its machines: the job, else the address where they meet, else the run, which is of one
+     * machine only. */
     const struct trace_value *name = w.job.n ? &w.job : w.master.n ? &w.master : &w.run;
     w.t.run = align_mix((uint64_t)(w.job.n ? 1 : w.master.n ? 2 : 3), name->p, name->n);
     w.t.start_utc = anchors.n ? anchors.v[0].real + ((int64_t)w.t.start - anchors.v[0].mono) : 0;
@@ -255,7 +256,7 @@ int align_known(struct align *a, uint32_t id, const char *boot_id, unsigned grou
 
     a->groups = group > a->groups ? group : a->groups;
     if (n == 0)
-        return 0; /* nothing more comes of it */
+        return 0; /* no trace of this boot is being added, so it is not needed */
     a->boot[n - 1].out.known = id;
     a->boot[n - 1].out.group = group;
     return knot ? clock_add(&a->boot[n - 1].given, (uint64_t)mono, (uint64_t)utc, 0) : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * align_collectives.c - the instants that machines share: exits of collectives, messages sent and received. Declared in align.h.
+ * align_collectives.c - reads the instants that machines share: exits of collectives, and messages sent and received. Declared in align.h.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static int by_attempt(const void *x, const void *y) {
     return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
-/* A launcher starts a rank again, and its collectives count from the beginning again. Segments of one process are one. */
+/* When a launcher starts a rank again, its collectives are counted from the beginning again, so each start gets its own attempt number. The
+ * segments of one process belong to the same attempt. */
 static int tell_attempts_apart(struct align *a) {
     struct trace_of **t = malloc((a->ntraces + 1) * sizeof *t);
 
@@ -49,7 +50,7 @@ static int tell_attempts_apart(struct align *a) {
     return 0;
 }
 
-/* Adds an instant; when there are too many, the half of the keys goes, the same half of all boots. */
+/* Adds an instant. When there are too many, those with the larger half of the keys are dropped, the same ones for all boots. */
 static int add_match(struct align *a, uint64_t key, unsigned sort, uint32_t boot, uint64_t at) {
     key = final(key) & ~(uint64_t)MATCH_SORT;
     if (key > a->limit)
@@ -72,7 +73,7 @@ static int add_match(struct align *a, uint64_t key, unsigned sort, uint32_t boot
 
 enum op { OP_OTHER, OP_ALL, OP_SEND, OP_RECV };
 
-/* Whether nobody leaves before all have come. */
+/* Classifies an operation; OP_ALL: no rank leaves it before all have entered. */
 static enum op op_of(const char *p, size_t n) {
     static const char *const all[] = {"all_reduce", "all_gather", "reduce_scatter", "barrier",
                                       "all_to_all"};
@@ -91,12 +92,12 @@ static enum op op_of(const char *p, size_t n) {
     return OP_OTHER;
 }
 
-#define GROUPS 1024 /* of a process */
+#define GROUPS 1024 /* maximum number of process groups of a process */
 struct found {
     uint64_t group[GROUPS]; /* hash of name and ranks, 0: not known */
-    int64_t own[GROUPS];    /* this process's rank in it */
-    uint32_t epoch;         /* of the ops below */
-    uint8_t ops[256];       /* by string id: enum op + 1 */
+    int64_t own[GROUPS];    /* rank of this process in the group */
+    uint32_t epoch;         /* epoch that the string ids of `ops` belong to */
+    uint8_t ops[256];       /* indexed by string id: enum op + 1 */
 };
 
 static uint64_t hash_group(const struct trace_value *v, const struct dict *d) {
@@ -107,7 +108,7 @@ static uint64_t hash_group(const struct trace_value *v, const struct dict *d) {
 
     h = align_mix(h, name, n);
     while (trace_list_next(&ranks, &prev,
-                           &rank)) /* each of 10,000 ranks tells of all: a word a step */
+                           &rank)) /* each of 10,000 ranks lists all: hash word by word */
         h = hash_step(h, rank);
     h = hash_spread(h);
     return h ? h : 1;
@@ -148,7 +149,7 @@ static int take_comm(struct align *a, const struct trace_of *t, struct found *f,
                : add_match(a, key, MATCH_RECEIVED, t->boot, enter + v[TRACE_comm_duration].u);
 }
 
-/* Groups first: they may come later than what was done in them. */
+/* Reads records of the types in `want`. Call it for process groups first, since their records may come later than the communication in them. */
 static int read_comm(struct align *a, const struct trace_of *t, struct reader *r, struct epochs *es,
                      struct found *f, uint64_t want, uint64_t lo, uint64_t hi) {
     struct reader_data data = {0};

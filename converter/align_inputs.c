@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * align_inputs.c - an alignment out of files: declared in align.h.
+ * align_inputs.c - makes an alignment from files. Declared in align.h.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,15 +10,17 @@
 
 struct part {
     const struct when *since, *until;
-    int64_t first, last; /* of all data, by each trace's own clock */
+    int64_t first, last; /* first and last time of all data, by each trace's own clock */
 };
 
 #define KEPT_MOST                                                                                  \
-    ((size_t)32 << 20) /* bytes of what opening a file finds out: of 2 GB of traces, as a rule */
+    ((size_t)32                                                                                    \
+     << 20) /* bytes for what opening files finds out; usually enough for 2 GB of traces */
 
-#define AROUND 60000000000ll /* ns of collectives before and after what is asked for */
+/* ns before and after the requested time, in which collectives are read too */
+#define AROUND 60000000000ll
 
-/* The part by a trace's own clock, as far as that knows. */
+/* Converts the requested time to the trace's CLOCK_MONOTONIC, as far as the trace's own clock tells. */
 static void part_of(const struct part *p, const struct trace_of *t, uint64_t *lo, uint64_t *hi) {
     int64_t ahead = t->start_utc - (int64_t)t->start, from, to;
 
@@ -30,7 +32,7 @@ static void part_of(const struct part *p, const struct trace_of *t, uint64_t *lo
         *hi = (uint64_t)to;
 }
 
-/* The first reading of a file's traces, which closes it: whose they are, and what opening it found out. 0 or -ENOMEM. */
+/* First pass over the traces of a file: reads their processes, keeps what opening the file found out, and closes it. Returns 0 or -ENOMEM. */
 static int read_whose(struct align *a, struct reader *r, size_t file, int all, size_t *budget) {
     int more = 1, err = 0;
 
@@ -42,8 +44,8 @@ static int read_whose(struct align *a, struct reader *r, size_t file, int all, s
     return more < 0 ? -ENOMEM : err;
 }
 
-/* And the second one: what they share with others, of the nth trace and those after it, in the part that is asked for (NULL: all of the
- * time); and, where the first reading left them, their clock anchors. */
+/* Second pass, over the nth trace and the following ones of the file: reads what they share with others in the requested part of the time
+ * (NULL: all of it) and, if the first pass has left them out, their clock anchors. */
 static int read_shared(struct align *a, struct reader *r, size_t nth, const struct part *p,
                        int anchors) {
     int more = 1, err = 0;
@@ -95,7 +97,7 @@ static int read_all_shared(struct align *a, const struct inputs *in, const size_
     return err;
 }
 
-/* Of one recording, in whatever files it lies, the longest counts. */
+/* Finds the traces of the same recording, in whatever files they are; the longest one counts. */
 static int find_copies(struct align *a) {
     struct trace_of **best = calloc(a->ntraces + 1, sizeof(struct trace_of *)); /* by recording */
     struct keys names;
@@ -105,7 +107,7 @@ static int find_copies(struct align *a) {
     keys_init(&names);
     for (size_t i = 0; !err && i < a->ntraces; i++) {
         struct trace_of *t = &a->trace[i];
-        if (!t->process_ts) /* not known whose it is */
+        if (!t->process_ts) /* its process is not known */
             continue;
         align_recording(a, i, name);
         uint32_t id = keys_put(&names, name, strlen(name), &is_new);
@@ -142,7 +144,7 @@ struct align *align_inputs(const struct inputs *in, size_t *first, const struct 
     for (size_t i = 0; !err && i < in->n; i++) {
         struct reader *r;
         first[i] = a->ntraces;
-        if (opened_take(o, i, &r) == 0) /* else whoever converts it says why */
+        if (opened_take(o, i, &r) == 0) /* otherwise the conversion will report why */
             err = read_whose(a, r, i, !is_part, &budget);
         if (!err && tick && tick(ctx, 0))
             break;

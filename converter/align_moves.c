@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * align_moves.c - machines that a database has, and could not compare, of which new traces tell how their clocks lie: declared in align.h.
+ * align_moves.c - for machines in a database that could not be compared before, when new traces show how their clocks relate. Declared in
+ * align.h.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +11,12 @@
 
 #define FAR (86400ll * 1000000000 * 30)
 
-/* From CLOCK_MONOTONIC of a boot to the time of the group that its fit is in. */
+/* Converts a CLOCK_MONOTONIC time of a boot to the time of the group that the boot was fitted to. */
 static int64_t new_time(struct boot *b, struct boot *reference, int64_t mono) {
     return clock_utc(&reference->given, (uint64_t)align_to_reference(b, mono));
 }
 
-/* Old times to new ones, by one boot: exact at each of its knots before and after. */
+/* Makes the mapping from old to new times by one boot; it is exact at each knot of the boot's old and new mapping. */
 static int mapping(struct boot *b, struct boot *reference, struct clock_map *out) {
     int64_t first = b->fit.knot[0].x, last = b->fit.knot[b->fit.n - 1].x;
     int err = 0;
@@ -43,7 +44,7 @@ int align_moved(struct align_move *m, struct clock_map *was, struct clock_map *o
                         (uint64_t)clock_utc(&m->map, (uint64_t)was->a[k].real), 0);
     for (size_t k = 0; !err && k < m->map.n; k++) {
         uint64_t mono = clock_mono(was, m->map.a[k].mono);
-        if (clock_utc(was, mono) == m->map.a[k].mono) /* not before it booted */
+        if (clock_utc(was, mono) == m->map.a[k].mono) /* false for times before the boot */
             err = clock_add(out, mono, (uint64_t)m->map.a[k].real, 0);
     }
     clock_ready(out);
@@ -57,7 +58,7 @@ struct boot *align_reference_of(struct align *a, unsigned group) {
     return NULL;
 }
 
-/* Of the boots that tell where a group is to lie, the one that has most in common. */
+/* Returns the boot that best tells where the group belongs: the one with the most matches; NULL: there is none. */
 static struct boot *best_of(struct align *a, unsigned group) {
     struct boot *best = NULL;
 
@@ -70,7 +71,7 @@ static struct boot *best_of(struct align *a, unsigned group) {
     return best;
 }
 
-/* The boots of the group that are here get their new mapping. */
+/* Gives the boots of the group that are in this alignment their new mapping. */
 static int move_boots(struct align *a, struct align_move *m) {
     int err = 0;
 

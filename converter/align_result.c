@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * align_result.c - the mapping of each boot to UTC, from its fit or its anchors: align_solve() of align.h.
+ * align_result.c - computes the mapping of each boot to UTC from its fit or its anchors, for align_solve() of align.h.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "align_inside.h"
 
-/* Sorts a boot's anchors, thins them out, finds where the machine slept. */
+/* Sorts a boot's anchors, thins them out, and finds out whether the machine was suspended. */
 static void ready(struct boot *b) {
     size_t n = 0;
 
@@ -41,13 +41,13 @@ static int by_anchors(struct boot *b) {
     return err;
 }
 
-/* How far the time of day is ahead of the reference's CLOCK_MONOTONIC, by this boot. */
+/* Computes how far the boot's time of day is ahead of the reference's CLOCK_MONOTONIC. */
 static int time_of_day(const struct boot *b, double *out) {
     double *v = malloc((b->nanchors + 1) * sizeof *v);
 
     if (!v)
         return -ENOMEM;
-    /* whole seconds of the first go aside: a double has 53 bits */
+    /* relative to the first anchor, because a double has only 53 bits */
     for (size_t i = 0; i < b->nanchors; i++)
         v[i] = (double)(b->anchor[i].real - align_to_reference(b, b->anchor[i].mono) -
                         (b->anchor[0].real - align_to_reference(b, b->anchor[0].mono)));
@@ -56,7 +56,7 @@ static int time_of_day(const struct boot *b, double *out) {
     return 0;
 }
 
-/* The mapping of a fitted boot: its knots, `utc` later. */
+/* Makes the mapping of a fitted boot from its knots, with `utc` added. */
 static int by_fit(struct boot *b, int64_t utc) {
     const int64_t far = 86400ll * 1000000000 * 30;
     const struct clock_fit *f = &b->fit;
@@ -76,7 +76,7 @@ static int by_fit(struct boot *b, int64_t utc) {
     return err;
 }
 
-/* How far the time of day is ahead of a mapping of this boot. */
+/* Computes how far the boot's time of day is ahead of a mapping of it. */
 static int offset_from(const struct boot *b, struct clock_map *map, int64_t *out) {
     double *v = malloc((b->nanchors + 1) * sizeof *v);
     int64_t first =
@@ -91,7 +91,7 @@ static int offset_from(const struct boot *b, struct clock_map *map, int64_t *out
     return 0;
 }
 
-/* The group's reference has a mapping already: the others follow it. */
+/* For a group whose reference has a mapping in the database already: makes the mappings of the other boots from it. */
 static int follow(struct align *a, unsigned group, struct boot *reference) {
     const int64_t far = 86400ll * 1000000000 * 30;
     int err = 0;
@@ -118,7 +118,7 @@ static int follow(struct align *a, unsigned group, struct boot *reference) {
     return err;
 }
 
-/* The reference's oscillator is no better than others: time runs as in the middle of all. */
+/* Since the reference's oscillator is no better than others, lets the time of the group run at the median rate of its boots. */
 static int use_middle_rate(struct align *a, unsigned group) {
     double *v = malloc((a->nboots + 1) * sizeof *v);
     const struct boot *reference = NULL;
@@ -157,7 +157,7 @@ static int by_value(const void *x, const void *y) {
     return a < b ? -1 : a > b;
 }
 
-/* The times of day of a group's boots, its median, and so the mapping of each. */
+/* Takes the median of the times of day of a group's boots, and makes the mapping of each boot from it. */
 static int solve_group(struct align *a, unsigned group, int64_t *offsets) {
     size_t n = 0;
     int err = 0;
@@ -181,12 +181,12 @@ static int solve_group(struct align *a, unsigned group, int64_t *offsets) {
     int64_t utc = n ? offsets[(n - 1) / 2] : 0;
     if (n &&
         offsets[n / 2] - utc >
-            ALIGN_WRONG) /* as many say this as that: a clock that was never set lies in the past */
+            ALIGN_WRONG) /* equally many say one as the other: a clock that was never set is in the past */
         utc = offsets[n / 2];
     for (size_t i = 0; !err && i < a->nboots; i++) {
         struct boot *b = &a->boot[i];
         if (b->out.group != group || b->fit.n == 0 ||
-            b->given.n) /* the last: align_moves.c has it */
+            b->given.n) /* the boots with `given` are handled by align_moves.c */
             continue;
         if (b->nanchors)
             b->out.offset -= utc;
@@ -195,7 +195,7 @@ static int solve_group(struct align *a, unsigned group, int64_t *offsets) {
     return err;
 }
 
-/* What is said of boots that the database has, and that were compared again: their mapping stays, their matches are more. */
+/* Updates what is reported of boots that the database has and that were compared again: their mapping stays, but they have more matches. */
 static int say_shared(struct align *a) {
     int err = 0;
 
@@ -213,7 +213,7 @@ static int say_shared(struct align *a) {
     return err;
 }
 
-/* From the first to the last of its anchors, those included that were read before: knots of the mapping. */
+/* Sets the range of the boot's anchors; the knots of its mapping stand for the anchors that were read before. */
 static void say_anchors(struct boot *b) {
     struct clock_map *m = &b->given;
     int64_t first = clock_utc(m, (uint64_t)b->anchor[0].mono),
@@ -224,7 +224,7 @@ static void say_anchors(struct boot *b) {
     b->out.extended = 1;
 }
 
-/* Rows that are there keep their times: the mapping bends behind them. */
+/* Extends a mapping that has only anchors. Existing rows keep their times, because the mapping changes only after them. */
 static int go_on(struct boot *b) {
     const struct clock_anchor *last = &b->given.a[b->given.n - 1];
     int64_t from = (int64_t)clock_mono(&b->given, b->until);
@@ -266,7 +266,7 @@ int align_solve(struct align *a) {
         err = say_shared(a);
     for (size_t i = 0; !err && i < a->nboots; i++) {
         struct boot *b = &a->boot[i];
-        if (b->given.n) { /* rows of that mapping are in the database: it stays */
+        if (b->given.n) { /* the database has rows with this mapping, so it stays */
             err = go_on(b);
             if (!err && b->out.method == ALIGN_ANCHORS && b->nanchors)
                 say_anchors(b);
@@ -277,7 +277,7 @@ int align_solve(struct align *a) {
             if (!b->out.known)
                 b->out.group = ++groups;
             err = by_anchors(b);
-            b->out.extended = b->out.known && b->map.n; /* it had none when it came */
+            b->out.extended = b->out.known && b->map.n; /* it had no mapping when it was added */
         }
         b->out.map = &b->map;
     }

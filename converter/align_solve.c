@@ -6,20 +6,22 @@
 
 #include "align_inside.h"
 
-#define ENOUGH       8            /* matches: boots with fewer wait until others have been fitted */
-#define WINDOW_NS    5000000000ll /* of messages, at most: in each the tightest bounds count */
+/* matches: a boot with fewer waits until others have been fitted */
+#define ENOUGH 8
+/* maximum length of a window of messages, in which only the tightest bounds count */
+#define WINDOW_NS    5000000000ll
 #define WINDOW_LEAST 200000000ll
 
-/* While it is solved: matches by key, each boot at most once a key, and the aligned time of each key. */
+/* State of the solving: the matches by key, with at most one per boot and key, and the aligned time of each key. */
 struct solving {
     struct align *a;
-    struct match *m; /* by key */
+    struct match *m; /* sorted by key */
     size_t n;
-    size_t *first;   /* by match: the first one of its key */
-    int64_t *time;   /* by the first match of a key: when it was, on the reference's clock */
-    uint8_t *known;  /* likewise: whether time is */
-    size_t *of_boot; /* matches by boot and time */
-    size_t *start;   /* by boot: where its matches begin in of_boot */
+    size_t *first;   /* for each match: the first match with the same key */
+    int64_t *time;   /* for the first match of each key: its time on the reference's clock */
+    uint8_t *known;  /* likewise: whether `time` is known */
+    size_t *of_boot; /* indices of matches, sorted by boot and time */
+    size_t *start;   /* for each boot: where its matches begin in of_boot */
     struct clock_point *point;
 };
 
@@ -37,11 +39,11 @@ static unsigned sort_of(const struct match *m) {
     return (unsigned)m->key & MATCH_SORT;
 }
 
-/* The ranks of one boot leave together, too: their median. Keys that one boot alone has seen are left out. */
+/* Reduces the matches of one key and boot to their median, because the ranks of one boot leave together too. Drops keys that only one boot has. */
 static void reduce(struct solving *s, struct match *m, size_t n) {
     size_t out = 0;
 
-    if (n) /* else there is no array */
+    if (n) /* else the array may be NULL */
         qsort(m, n, sizeof *m, by_key);
     for (size_t i = 0, end; i < n; i = end) {
         size_t first = out;
@@ -50,7 +52,8 @@ static void reduce(struct solving *s, struct match *m, size_t n) {
             size_t k = end;
             while (k < n && m[k].key == m[end].key && m[k].boot == m[end].boot)
                 k++;
-            struct match one = m[end + (k - end - 1) / 2]; /* what is late is late for long */
+            /* the median, because latecomers come very late */
+            struct match one = m[end + (k - end - 1) / 2];
             m[out++] = one; /* out <= end: what is written over was read */
             end = k;
         }
@@ -64,7 +67,7 @@ static void reduce(struct solving *s, struct match *m, size_t n) {
     s->n = out;
 }
 
-static const struct match *sorting; /* qsort() has no argument of its own */
+static const struct match *sorting; /* for by_boot(), as qsort() passes no argument */
 
 static int by_boot(const void *x, const void *y) {
     const struct match *a = &sorting[*(const size_t *)x], *b = &sorting[*(const size_t *)y];
@@ -101,7 +104,7 @@ static int begin(struct solving *s, struct align *a) {
     return s->point ? 0 : -ENOMEM;
 }
 
-/* A fitted boot gives a time to all collectives that it took part in and that have none yet. */
+/* Uses a fitted boot to give a time to all collectives that it took part in and that have none yet. */
 static void give_times(struct solving *s, size_t boot) {
     const struct boot *b = &s->a->boot[boot];
 
@@ -114,7 +117,7 @@ static void give_times(struct solving *s, size_t boot) {
     }
 }
 
-/* Its collectives whose time is known. */
+/* Makes points of the boot's collectives whose time is known; returns their number. */
 static size_t points_of(struct solving *s, size_t boot) {
     size_t n = 0;
 
@@ -126,7 +129,7 @@ static size_t points_of(struct solving *s, size_t boot) {
     return n;
 }
 
-/* Its CLOCK_MONOTONIC is the time of its group; where the machine slept, with what BOOTTIME says. */
+/* Makes the boot's CLOCK_MONOTONIC the time of its group; where the machine was suspended, corrected by what BOOTTIME says. */
 static int make_reference(struct boot *b, unsigned group) {
     size_t n = 0;
     int64_t slept = 0;
@@ -148,12 +151,12 @@ static int make_reference(struct boot *b, unsigned group) {
     b->out.reference = 1;
     b->out.group = b->in = group;
     b->out.method = ALIGN_COLLECTIVES;
-    if (b->out.uncertainty < 0) /* a database knew it by its anchors */
+    if (b->out.uncertainty < 0) /* the database had it with the mapping of its anchors */
         b->out.uncertainty = 0;
     return 0;
 }
 
-/* Over the longest time without a jump. */
+/* The drift over the longest time without a jump. */
 static double drift_of(const struct clock_fit *f) {
     double longest = 0, d = f->after;
 
@@ -197,7 +200,7 @@ static int fitted(struct solving *s, size_t boot, const struct clock_point *p, s
     return 0;
 }
 
-/* One round over the boots that are not fitted. 1: some are now; 0; -ENOMEM. */
+/* Fits, in one round, those boots that are not fitted yet. Returns 1: some now are; 0; -ENOMEM. */
 static int by_collectives(struct solving *s, unsigned group, size_t least) {
     uint8_t *now = calloc(s->a->nboots + 1, 1);
     int any = 0, err = now ? 0 : -ENOMEM;
@@ -216,7 +219,7 @@ static int by_collectives(struct solving *s, unsigned group, size_t least) {
     return err ? err : any;
 }
 
-/* ---- messages: each is a bound from one side ---- */
+/* ---- messages: each gives a bound from one side ---- */
 
 struct bound {
     int64_t x;
@@ -233,7 +236,7 @@ static size_t bounds_of(struct solving *s, size_t boot, unsigned group, struct b
         unsigned sort = sort_of(m);
         if (sort == MATCH_EXIT)
             continue;
-        /* SENT and RECEIVED of a message lie side by side */
+        /* SENT and RECEIVED of a message are neighbours */
         uint64_t other =
             (m->key & ~(uint64_t)MATCH_SORT) | (sort == MATCH_SENT ? MATCH_RECEIVED : MATCH_SENT);
         size_t j = sort == MATCH_SENT ? i + 1 : i - 1;
@@ -248,11 +251,11 @@ static size_t bounds_of(struct solving *s, size_t boot, unsigned group, struct b
     return n;
 }
 
-/* The middle between the tightest bounds of each window, less a drift of `slope`. */
+/* Makes a point of each window: the middle between its tightest bounds, corrected for a drift of `slope`. */
 static size_t windows(const struct bound *b, size_t n, double slope, struct clock_point *out,
                       double *width) {
     size_t points = 0;
-    /* a few dozen, so that a drift can be measured */
+    /* a few dozen windows, so that a drift can be measured */
     int64_t window = n ? (b[n - 1].x - b[0].x) / 40 : 0;
 
     window = window > WINDOW_NS ? WINDOW_NS : window < WINDOW_LEAST ? WINDOW_LEAST : window;
@@ -309,7 +312,7 @@ static int by_messages(struct solving *s, unsigned group) {
     return err ? err : any;
 }
 
-/* The best reference of what is left: never suspended, seen most. */
+/* Chooses the best reference among the remaining boots: never suspended if possible, then with the most matches. */
 static struct boot *next_reference(struct solving *s) {
     struct boot *best = NULL;
 
@@ -360,7 +363,7 @@ int align_fit(struct align *a) {
         }
         if (!collectives)
             reference->out.method = ALIGN_MESSAGES;
-        if (others == 1) { /* what it shared bound nobody */
+        if (others == 1) { /* what it shared has bound no other boot */
             clock_fit_free(&reference->fit);
             reference->seen = 0;
             reference->out.reference = 0;

@@ -11,7 +11,7 @@ static sqlite3_int64 more_row(uint32_t trace, enum append_more what) {
     return APPEND_MORE_BELOW - 2 * (sqlite3_int64)trace - what;
 }
 
-/* At the end of *p, of *n bytes. Where there is no such row, nothing. */
+/* Appends the blob of such a row to *p, which has *n bytes. When there is no such row, does nothing. */
 static int add_more(sqlite3 *db, uint32_t trace, enum append_more what, void **p, size_t *n) {
     sqlite3_blob *b = NULL;
     int rc = sqlite3_blob_open(db, "main", "trace_read", "addresses", more_row(trace, what), 0, &b);
@@ -31,7 +31,7 @@ static int add_more(sqlite3 *db, uint32_t trace, enum append_more what, void **p
     return !all ? SQLITE_NOMEM : rc != SQLITE_OK ? rc : rc2;
 }
 
-/* Its row, if it has one that says how far it was read. */
+/* Takes the trace's row of trace_read, if it has one that says how far it was read. */
 static int take_read(struct append_trace *t, sqlite3 *db, sqlite3_stmt *st, int is_cache) {
     uint64_t *const to[] = {&t->at.blocks,       &t->at.digest,  &t->at.last,
                             &t->at.eval,         &t->at.modules, &t->at.modules_digest,
@@ -45,7 +45,7 @@ static int take_read(struct append_trace *t, sqlite3 *db, sqlite3_stmt *st, int 
         return SQLITE_OK;
     int rc = add_more(db, t->id, APPEND_ADDRESSES, &t->kept, &t->nkept);
     t->nbase = t->nkept;
-    if (rc == SQLITE_OK && is_cache) /* what it says of places is believed */
+    if (rc == SQLITE_OK && is_cache) /* read only there, since the places in it are trusted */
         rc = add_more(db, t->id, APPEND_DICTIONARY, &t->dictionary, &t->ndictionary);
     void *all = rc == SQLITE_OK ? realloc(t->kept, t->nkept + n + 1) : NULL;
     if (!all)
@@ -58,8 +58,8 @@ static int take_read(struct append_trace *t, sqlite3 *db, sqlite3_stmt *st, int 
 }
 
 static int load_traces(struct append *a, sqlite3 *db) {
-    /* Steps that were all evaluation so far: numbers may have been given that a step that ends later takes back. Of most traces the first
-     * steps say that it is not so. */
+    /* A trace whose steps were all evaluation so far is not continued: it may have given out step numbers that a later step takes back. In
+     * most traces the first steps show that this is not the case. */
     static const char sql[] =
         "SELECT f.id, f.recording, f.bytes, r.blocks, r.digest, r.last, r.eval, r.modules, r.modules_digest, r.modules_last, r.names, f.periods, r.addresses"
         " FROM trace_file f LEFT JOIN trace_read r ON r.trace = f.id"
@@ -76,7 +76,7 @@ static int load_traces(struct append *a, sqlite3 *db) {
         if (!name)
             continue;
         int64_t bytes = sqlite3_column_int64(st, 2);
-        if (strncmp(name, "part ", 5) == 0) { /* only some of it is there */
+        if (strncmp(name, "part ", 5) == 0) { /* only a part of it was converted */
             name += 5;
             bytes = -1;
         }
@@ -99,7 +99,7 @@ static int load_traces(struct append *a, sqlite3 *db) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* What else of them it takes to go on: their threads, and what they had lost. by: trace + 1 by id. */
+/* Loads what else is needed to continue the traces: their threads, and what they had lost. by: index of a trace + 1, by trace id. */
 static int load_rows_of(struct append *a, sqlite3 *db, const uint32_t *by) {
     sqlite3_stmt *st = NULL;
     sqlite3_int64 bare = 0, threads = 0;
@@ -182,7 +182,7 @@ int append_has_others(const struct append *a, const struct align *al, size_t ntr
     return n < a->names.n;
 }
 
-/* What is said of a trace as a whole, or follows from all of it, is said anew. What torch's calls are, load_torch.h sees to. */
+/* Deletes what is said of the trace as a whole, or derived from all of it, as it is made anew. load_torch.h handles torch's calls. */
 int append_reopen(sqlite3 *db, uint32_t trace) {
     static const char sql[] =
         "DELETE FROM trace_file WHERE id = %1$u; DELETE FROM trace_read WHERE trace = %1$u; DELETE FROM lost WHERE trace = %1$u;"
@@ -193,7 +193,7 @@ int append_reopen(sqlite3 *db, uint32_t trace) {
     return sqlite3_exec(db, text, NULL, NULL, NULL);
 }
 
-/* Every table knows its trace by a column `trace`, by `id` or by `thread`; those that all traces share do not. */
+/* Each table refers to its trace by a column `trace`, `id` or `thread`, except the tables that all traces share. */
 int append_forget(sqlite3 *db, uint32_t trace) {
     static const char tables[] =
         "SELECT m.name, max(c.name = 'trace'), max(c.name = 'id'), max(c.name = 'thread') FROM sqlite_master m, pragma_table_info(m.name) c"
@@ -280,7 +280,7 @@ int append_keep(sqlite3 *db, uint32_t trace, const struct resume *at, const void
     return sqlite3_finalize(st);
 }
 
-/* Written into a row that is there: as a statement's value it would be copied once more as a whole. */
+/* Writes the blob into an existing row, because the value of a statement would be copied once more. */
 int append_keep_more(sqlite3 *db, uint32_t trace, enum append_more what, const void *kept,
                      size_t n) {
     sqlite3_blob *b = NULL;

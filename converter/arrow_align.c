@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_align.c - probing_align(): what traces are together - how their clocks lie (align.h), of which run each is - for who reads them without a
- * database of them. */
+/* arrow_align.c - probing_align(): finds out what only all traces together tell (how their clocks relate (align.h), and the run of each),
+ * for programs that read traces without a database. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "store.h"
 #include "vtab.h"
 
-/* None of the files is a trace: a database that says nothing, whoever reads them tells why. */
+/* When none of the files is a trace: makes a database without rows; whoever reads the files will report why. */
 static int make_empty(const char *out, const struct inputs *in, char *error, size_t n) {
     struct store *st = calloc(1, sizeof *st);
     int err = st ? store_open(st, out, STORE_ADD, NULL, in) : -ENOMEM;

@@ -8,11 +8,11 @@
 
 #include "arrow_pool.h"
 
-#define FIRST 1024 /* rows that a column has space for at first */
+#define FIRST 1024 /* number of rows that a column first has space for */
 
 static const struct {
     const char *format; /* of the column, or of a list's items */
-    uint8_t width;      /* bytes a row in `values`, 0: as many as there are */
+    uint8_t width;      /* bytes for each row in `values`; 1 for bytes of text */
     uint8_t offsets, list, names;
 } types[] = {
     [ARROW_INT] = {"l", 8, 0, 0, 0},   [ARROW_FLAG] = {"c", 1, 0, 0, 0},
@@ -24,7 +24,7 @@ static const struct {
 
 /* ---- rows in ---- */
 
-/* Makes the buffer one of n bytes that begins with the `used` ones that it has. */
+/* Replaces the buffer by one of n bytes that begins with the first `used` bytes of the old one. */
 static int regrow(struct arrow_column *c, void *p, size_t used, size_t n) {
     size_t cap;
     void *more = arrow_pool_take(c->pool, n, &cap);
@@ -39,7 +39,7 @@ static int regrow(struct arrow_column *c, void *p, size_t used, size_t n) {
 }
 
 int arrow_grow(struct arrow_column *c) {
-    /* at first as many rows as the batch before had */
+    /* at first as many rows as the previous batch had */
     size_t cap = c->cap ? c->cap * 2 : c->before > FIRST ? c->before : FIRST;
     size_t old = (c->cap + 7) / 8, bytes = (cap + 7) / 8, width = types[c->type].width;
     int err = 0;
@@ -90,7 +90,7 @@ int arrow_nulls(struct arrow_column *c, size_t first, const uint8_t *null, size_
     return 0;
 }
 
-/* Space for n more bytes of text, or items. */
+/* Makes space for n more bytes of text, or items of lists. */
 static int space(struct arrow_column *c, size_t n) {
     size_t capacity = c->capacity ? c->capacity : FIRST;
 
@@ -207,8 +207,8 @@ size_t arrow_batch_bytes(const struct arrow_batch *b) {
 /* ---- arrays out ---- */
 
 /*
- * Arrays and schemas alike own those below them, n children and perhaps a dictionary, unless somebody has moved one away (its `release` is
- * NULL then). The two structs differ; what is done with them here does not.
+ * Arrays and schemas both own what is below them, n children and perhaps a dictionary, except for any that somebody has moved away (its
+ * `release` is NULL then). The two structs differ, but these macros work for both.
  */
 #define RELEASE_BELOW(o)                                                                           \
     do {                                                                                           \
@@ -222,7 +222,7 @@ size_t arrow_batch_bytes(const struct arrow_batch *b) {
         free((o)->dictionary);                                                                     \
         free((o)->children);                                                                       \
     } while (0)
-/* Space for them, zeroed. `ok`: whether there was enough memory. */
+/* Allocates zeroed space for them. `ok` is set to whether there was enough memory. */
 #define MAKE_BELOW(o, n, with_dictionary, ok)                                                      \
     do {                                                                                           \
         (o)->nchildren = (n);                                                                      \
@@ -235,7 +235,7 @@ size_t arrow_batch_bytes(const struct arrow_batch *b) {
             (ok) = 0;                                                                              \
     } while (0)
 
-/* What an array owns: buffers of the pool, and arrays below it. */
+/* What an array owns: buffers of the pool, and the arrays below it. */
 struct owned {
     void *give[3];
     const void *buffers[3];
@@ -253,7 +253,7 @@ static void release_array(struct ArrowArray *a) {
     a->release = NULL;
 }
 
-/* An array with space for its children and, where asked, a dictionary. NULL: no memory. */
+/* Makes an array with space for its children and, with `names`, a dictionary. Returns NULL when there is no memory. */
 static struct owned *new_array(struct ArrowArray *a, size_t nchildren,
                                const struct arrow_names *names) {
     struct owned *o = calloc(1, sizeof *o);
@@ -345,7 +345,7 @@ static void release_schema(struct ArrowSchema *s) {
     s->release = NULL;
 }
 
-/* int32 number of pairs, then each key and value with its int32 length. */
+/* Format: int32 number of pairs, then each key and value with its int32 length in front. */
 static char *metadata(const char *about) {
     static const char key[] = "description";
     int32_t head[2] = {1, sizeof key - 1}, n = (int32_t)strlen(about);

@@ -8,7 +8,7 @@
 
 #include "keys.h"
 
-/* Bytes that several arrays point into; the last to go frees them. What is there is never written again. */
+/* Reference-counted bytes that several arrays point into. Bytes that were written are never changed. */
 struct shared {
     atomic_uint refs;
     size_t cap;
@@ -18,7 +18,7 @@ struct shared {
 struct arrow_names {
     struct keys index;
     struct shared *offsets, *text;
-    size_t n, used; /* names, bytes of them */
+    size_t n, used; /* number of names, and of their bytes */
 };
 
 struct exported {
@@ -36,7 +36,7 @@ static struct shared *ref(struct shared *s) {
     return s;
 }
 
-/* Makes *s hold `want` bytes; its first `used` are kept. */
+/* Makes *s hold at least `want` bytes, keeping its first `used` ones. */
 static int make_space(struct shared **s, size_t used, size_t want) {
     size_t cap = *s ? (*s)->cap : 0;
 

@@ -8,15 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES_MAX                                                                                  \
-    (1u << 20) /* bytes: 100,000 files with something to say are counted, and not listed */
+#define LINES_MAX (1u << 20) /* bytes; when 100,000 files have messages, most are only counted */
 
 struct arrow_notes {
     atomic_uint refs;
     pthread_mutex_t lock;
     char *lines;
     size_t n, cap;
-    unsigned long more; /* lines that found no space */
+    unsigned long more; /* number of lines that found no space */
     char failure[768];
 };
 
@@ -53,7 +52,7 @@ int arrow_note(struct arrow_notes *n, int err, const char *file, const char *fmt
     va_start(ap, fmt);
     vsnprintf(line + k, sizeof line - (size_t)k - 1, fmt, ap);
     va_end(ap);
-    for (char *p = line; *p; p++) /* a name may hold a line's end */
+    for (char *p = line; *p; p++) /* a file name may contain a line break */
         if (*p == '\n' || *p == '\r')
             *p = '?';
     size_t len = strlen(line);

@@ -7,10 +7,10 @@
 #define SMALLEST 6 /* 2^6 bytes */
 #define SIZES    40
 
-/* Before each buffer, which stays 64-byte aligned, as Arrow recommends. */
+/* Header in front of each buffer. The buffer is 64-byte aligned, as Arrow recommends. */
 struct head {
     struct arrow_pool *pool;
-    struct head *next; /* while nobody has it */
+    struct head *next; /* next idle buffer of the same size */
     unsigned size;     /* 2^size bytes */
     _Alignas(64) char buffer[];
 };
@@ -19,7 +19,7 @@ struct arrow_pool {
     pthread_mutex_t lock;
     struct head *idle[SIZES];
     size_t idle_bytes;
-    size_t users; /* buffers that are out, and the owner */
+    size_t users; /* number of buffers in use, plus 1 for the owner */
     int closed;
 };
 
@@ -41,7 +41,7 @@ static void empty(struct arrow_pool *p) {
         }
 }
 
-static void leave(struct arrow_pool *p) { /* with the lock */
+static void leave(struct arrow_pool *p) { /* call with the lock held */
     int last = --p->users == 0;
 
     pthread_mutex_unlock(&p->lock);

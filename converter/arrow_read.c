@@ -18,11 +18,11 @@
 #define BATCH_BYTES (64u << 20)
 
 struct stream {
-    struct probing_request rq; /* with copies of all that it points to */
+    struct probing_request rq; /* with copies of everything that it points to */
     struct arrow_notes *notes;
     struct arrow_source *source;
     struct arrow_batch batch;
-    pthread_mutex_t lock; /* a consumer may ask from several threads */
+    pthread_mutex_t lock; /* a consumer may call from several threads */
     int more, err;
 };
 
@@ -92,14 +92,14 @@ static int fill(struct stream *s, struct ArrowArray *out) {
     }
     if (!err && s->batch.n && (err = arrow_batch_export(&s->batch, out)) != 0)
         arrow_fail(s->notes, err, "no memory");
-    s->err = err; /* for ever */
+    s->err = err; /* an error is permanent */
     return -err;
 }
 
 static int get_next(struct ArrowArrayStream *st, struct ArrowArray *out) {
     struct stream *s = st->private_data;
 
-    memset(out, 0, sizeof *out); /* released: the end */
+    memset(out, 0, sizeof *out); /* released: means the end of the stream */
     pthread_mutex_lock(&s->lock);
     int err = fill(s, out);
     pthread_mutex_unlock(&s->lock);
@@ -129,7 +129,7 @@ static void release(struct ArrowArrayStream *st) {
 
 /* ---- what is exported ---- */
 
-/* What can be known before a row is asked for. */
+/* Checks what can be known before a row is requested. */
 static int check_paths(const struct probing_request *rq, struct arrow_notes *notes) {
     struct reader *r;
 
@@ -164,7 +164,7 @@ static int open_source(struct stream *s) {
         return arrow_fail(s->notes, -EINVAL, "no file, or no table");
     if (rq->sql) {
         s->source = arrow_sql(rq, s->notes);
-        return s->source ? init_batch(s) : -EINVAL; /* said */
+        return s->source ? init_batch(s) : -EINVAL; /* after arrow_fail() */
     }
     static const struct {
         const char *name;
@@ -180,7 +180,7 @@ static int open_source(struct stream *s) {
     if ((err = check_paths(rq, s->notes)) != 0)
         return err;
     if (!(s->source = make(rq, s->notes)))
-        return -EINVAL; /* said */
+        return -EINVAL; /* after arrow_fail() */
     return init_batch(s);
 }
 
@@ -247,7 +247,8 @@ int probing_is_database(const char *path) {
     char magic[16];
     struct stat st;
 
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* what is read of a pipe is gone */
+    /* reading from a pipe would consume its bytes */
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 

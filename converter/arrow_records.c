@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arrow_records.c - any record of traces/records.def as a table: its fields as columns, with times in UTC and strings as
- * names, before them the trace, process and rank that a row is of.
+ * arrow_records.c - any record of traces/records.def as a table: its fields as columns, with times in UTC and strings as names, preceded by
+ * the trace, process and rank of the row.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 #include "arrow_source.h"
 #include "text.h"
 
-enum { TRACE, PID, RANK, OWN }; /* then the fields */
+enum { TRACE, PID, RANK, OWN }; /* followed by the fields of the record */
 
 struct records {
-    struct arrow_source base; /* first */
+    struct arrow_source base; /* must be first */
     struct arrow_trace t;
     struct reader_data data;
     const struct trace_record *rec;
     unsigned *which;
-    int time; /* number of the first time, -1: none */
+    int time; /* index of the first field that is a time, -1: none */
     int open;
     size_t block;
 };
@@ -178,7 +178,7 @@ struct arrow_source *arrow_records(const struct probing_request *rq, struct arro
         const struct trace_field *f = &s->rec->fields[i];
         all[OWN + i] = (struct arrow_field){f->name, type_of(f->type), f->doc};
         if (strcmp(f->name, "pid") == 0 ||
-            strcmp(f->name, "rank") == 0) /* of process and process_group */
+            strcmp(f->name, "rank") == 0) /* fields of process and process_group */
             all[OWN + i].name = *f->name == 'p' ? "own_pid" : "own_rank";
         if (s->time < 0 && all[OWN + i].type == ARROW_TIME)
             s->time = (int)i;

@@ -37,7 +37,7 @@ static int out_of_memory(struct arrow_rows *r) {
     return arrow_fail(r->notes, -ENOMEM, "no memory");
 }
 
-/* 1; 0: no more; -errno, said */
+/* Returns 1; 0: there are no more; -errno, after arrow_fail(). */
 static int open_trace(struct arrow_rows *r) {
     struct arrow_trace *t = &r->t;
 
@@ -66,7 +66,7 @@ static int open_trace(struct arrow_rows *r) {
     return r->resolver ? 1 : out_of_memory(r);
 }
 
-/* Leaves those that lie in the time that is asked for. */
+/* Keeps only the rows within the requested time. */
 static void keep_range(struct arrow_rows *r) {
     size_t n = 0;
 
@@ -89,7 +89,7 @@ static void keep_range(struct arrow_rows *r) {
     r->n = n;
 }
 
-/* Decodes some rows of the block. */
+/* Decodes the next rows of the block. */
 static void decode(struct arrow_rows *r) {
     const struct trace_samples to = {r->mono, r->tid, r->stack, r->pc, r->cpu, r->count, r->flags};
     int damaged = 0;
@@ -113,7 +113,7 @@ static int resolve_row(struct arrow_rows *r, size_t i) {
     uint32_t parent;
 
     if (!p->known || p->stack != r->stack[i] || p->pc != r->pc[i] || p->epoch != r->data.h.epoch ||
-        r->modules.nbounds) { /* nbounds: it depends on the time, too */
+        r->modules.nbounds) { /* with nbounds, the result depends on the time too */
         const struct resolver_total *t =
             resolver_stack(r->resolver, r->data.h.epoch, r->stack[i], r->pc[i], r->mono[i], NULL);
         if (!t)
@@ -149,14 +149,14 @@ static int find_thread(struct arrow_rows *r, size_t i) {
     if (!t)
         return -ENOMEM;
     r->thread[i] = (uint32_t)(t - all->t);
-    if (!t->next && t->end == UINT64_MAX) { /* else the tid was given out again: the time decides */
+    if (!t->next && t->end == UINT64_MAX) { /* otherwise the tid was reused, and the time decides */
         r->tids[tid % TIDS].tid = tid;
         r->tids[tid % TIDS].thread = r->thread[i] + 1;
     }
     return 0;
 }
 
-/* Goes on to the next block that is asked for. 1: it is loaded, or there may be more; 0; -errno, said */
+/* Goes on to the next requested block. Returns 1: it is loaded, or there may be more; 0: there are no more; -errno, after arrow_fail(). */
 static int next_block(struct arrow_rows *r) {
     int rc;
 
@@ -171,7 +171,7 @@ static int next_block(struct arrow_rows *r) {
     rc = reader_load(r->t.reader, r->block++, &r->data);
     if (rc == -ENOMEM)
         return out_of_memory(r);
-    if (rc == 0) { /* else damaged: arrow_trace_next() says so when the trace is done */
+    if (rc == 0) { /* otherwise damaged, which arrow_trace_next() reports when the trace is done */
         r->row = 0;
         r->loaded = 1;
         trace_rows_start(&r->rows, &r->data.h, r->data.data);

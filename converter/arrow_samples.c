@@ -58,21 +58,21 @@ static const struct arrow_field columns[NCOLUMNS] = {
     [HOST] = {"host", ARROW_NAME, "the machine"},
     [STACK] = {"stack", ARROW_NAMES, "all frames as 'function (file:line)', the innermost first"},
 };
-#define USUAL STACK /* that many columns where none are named */
+#define USUAL STACK /* number of columns when the request names none */
 
 struct samples {
-    struct arrow_source base; /* first */
+    struct arrow_source base; /* must be first */
     struct arrow_rows r;
     unsigned *which;
-    int known; /* the columns' dictionaries are */
-    /* names of the trace at hand, as indices */
-    int32_t *thread_names; /* by thread, + 1; 0: not looked up */
+    int known; /* 1: the dictionaries of the columns are set */
+    /* Names of the current trace, as indices. */
+    int32_t *thread_names; /* indexed by thread; + 1; 0: not looked up */
     size_t nthread_names;
     int32_t run, host, states[2], types[2]; /* idle, running; Python, Native */
     uint8_t null[ARROW_ROWS];
 };
 
-/* The column that was asked for, NULL: it was not. */
+/* Returns the column if it was requested, else NULL. */
 static struct arrow_column *column(struct samples *s, struct arrow_batch *b, unsigned c) {
     for (size_t i = 0; i < b->ncols; i++)
         if (s->which[i] == c)
@@ -85,7 +85,7 @@ static int put_name(struct arrow_column *c, const char *text, int32_t *out) {
     return c && text && *text ? arrow_names_put(c->names, text, strlen(text), out) : 0;
 }
 
-/* The names that all rows of a trace share. 0 or -ENOMEM. */
+/* Adds the names that all rows of a trace share. Returns 0 or -ENOMEM. */
 static int begin_trace(struct samples *s, struct arrow_batch *b) {
     free(s->thread_names);
     s->thread_names = NULL;
@@ -100,7 +100,7 @@ static int begin_trace(struct samples *s, struct arrow_batch *b) {
                : 0;
 }
 
-/* The name's index, -1: none, or -2: no memory. */
+/* Returns the index of the name, -1: none, or -2: no memory. */
 static int32_t thread_name(struct samples *s, struct arrow_column *c, uint32_t thread) {
     const struct threads *all = &s->r.t.meta.threads;
     size_t n = all->n;
@@ -144,14 +144,14 @@ static int put_stack_lists(struct samples *s, struct arrow_column *c) {
     return err;
 }
 
-/* Each row of the column, `v` of it with i counting them. */
+/* Sets each new row i of the column to `v`. */
 #define EACH(type, v)                                                                              \
     do {                                                                                           \
         type *to = arrow_end(c);                                                                   \
         for (size_t i = 0; i < n; i++)                                                             \
             to[i] = (type)(v);                                                                     \
     } while (0)
-/* The same; where `is_null` it has none. */
+/* Does the same, and makes the rows null for which `is_null` is true. */
 #define EACH_OR_NULL(type, v, is_null)                                                             \
     do {                                                                                           \
         EACH(type, v);                                                                             \
@@ -159,7 +159,7 @@ static int put_stack_lists(struct samples *s, struct arrow_column *c) {
             s->null[i] = (is_null);                                                                \
         err = arrow_nulls(c, c->n, s->null, n);                                                    \
     } while (0)
-/* One value of the trace for all rows, or none. */
+/* Sets all new rows to one value of the trace, or to null. */
 #define ALL(type, v, is_null)                                                                      \
     do {                                                                                           \
         const type value = (type)(v);                                                              \
@@ -169,7 +169,7 @@ static int put_stack_lists(struct samples *s, struct arrow_column *c) {
             err = arrow_nulls(c, c->n, s->null, n);                                                \
         }                                                                                          \
     } while (0)
-#define LEAF s->r.stacks.frames[s->r.frame[i]] /* entry 0: none */
+#define LEAF s->r.stacks.frames[s->r.frame[i]] /* entry 0: no frame */
 
 static int put_column(struct samples *s, struct arrow_column *c, unsigned which) {
     const struct meta *m = &s->r.t.meta;

@@ -49,7 +49,8 @@ static int holds_one(const char *path) {
     return yes;
 }
 
-/* Copies of one trace, and earlier states of it, count once: the longest does. Not where traces are joined: others would be lost. */
+/* Leaves out copies of a trace, and earlier states of it: the longest one counts. Files with several joined traces stay, since the others
+ * would be lost. */
 static int leave_out_copies(struct arrow_trace *t, struct arrow_notes *notes) {
     struct keys names;
     size_t n = 0, *best = calloc(t->in.n + 1, sizeof *best);
@@ -135,7 +136,7 @@ static void forget_twice(struct arrow_trace *t) {
     t->best = NULL;
 }
 
-/* What reading it has shown to be wrong; the blocks that nobody asked for are not read for that. */
+/* Notes the damage that reading the trace has shown; blocks that nobody asked for are not read for this. */
 static void note_damage(struct arrow_trace *t, struct arrow_notes *notes) {
     uint64_t bad = 0, records = 0, newer = 0;
 
@@ -160,14 +161,14 @@ static int wanted_rank(const struct probing_request *rq, int64_t rank) {
     return rq->nranks == 0;
 }
 
-/* Traces are joined in the file: which of them are the same recording. 0 or -ENOMEM. */
+/* For a file with several joined traces: finds out which of them are the same recording. Returns 0 or -ENOMEM. */
 static int find_twice(struct arrow_trace *t) {
     struct reader *r;
     size_t n = 0, cap = 0;
     uint64_t *size = NULL;
     int more = 1, err = reader_open(&r, t->path);
 
-    if (err) /* it is gone, say: whoever reads it tells */
+    if (err) /* for example it is gone; whoever reads it reports that */
         return err == -ENOMEM ? err : 0;
     for (size_t part = 0; !err && more > 0; part++, more = err ? 0 : reader_next(r)) {
         struct meta m;
@@ -205,7 +206,7 @@ static int find_twice(struct arrow_trace *t) {
     return more < 0 ? -ENOMEM : err;
 }
 
-/* Whether the trace that is open is there again in its file, and longer: it counts once. */
+/* Returns 1 when the file has a longer trace of the same recording, which is the one that counts. */
 static int is_copy(struct arrow_trace *t, struct arrow_notes *notes) {
     char name[160];
 
@@ -218,12 +219,13 @@ static int is_copy(struct arrow_trace *t, struct arrow_notes *notes) {
     return 1;
 }
 
-/* Goes on to the next trace in the open file or in the next one that is of use. */
+/* Goes on to the next trace in the open file, or in the next file that can be used. */
 static int advance(struct arrow_trace *t, struct arrow_notes *notes) {
     int err;
 
     if (t->reader) {
-        if ((err = reader_error(t->reader)) != 0) /* what it did not give is not damaged */
+        /* what could not be read must not count as damaged */
+        if ((err = reader_error(t->reader)) != 0)
             return arrow_fail(notes, err, "cannot read %s: %s", t->path, strerror(-err));
         note_damage(t, notes);
         forget(t);
@@ -252,7 +254,7 @@ static int advance(struct arrow_trace *t, struct arrow_notes *notes) {
     return 0;
 }
 
-/* Of which run it is: as all traces together tell, where that is known, else as it says itself. */
+/* Finds the run that it belongs to: as all traces together tell, if that is known, else as the trace itself says. */
 static int find_place(struct arrow_trace *t) {
     const char *run = t->meta.job && *t->meta.job ? t->meta.job : t->meta.run;
     int rc =
@@ -307,7 +309,7 @@ void arrow_trace_close(struct arrow_trace *t) {
     memset(t, 0, sizeof *t);
 }
 
-/* The times of a block lie between those of its ends and of the anchors in between: a clock may be set back. */
+/* The UTC times of a block lie between those of its ends and of the anchors inside it, because the clock may have been set back. */
 static int overlaps(struct arrow_trace *t, const struct probing_request *rq,
                     const struct reader_block *b) {
     struct clock_map *m = &t->meta.clock;

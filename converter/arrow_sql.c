@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arrow_sql.c - what a SELECT on a database of probing-convert gives, as Arrow columns.
+ * arrow_sql.c - the result of a SELECT on a database of probing-convert, as Arrow columns.
  *
- * SQLite gives each value a type, Arrow each column. A column's is that of its declaration, where it is a table's; else what its
- * first LOOK values are, which are kept until that is known: integers, reals (integers among them), or text (anything among it).
- * A column called as the views call their times is a timestamp where its values are numbers. Where a later value does not fit, the
- * stream ends with an error that says which: CAST in the SQL decides then.
+ * SQLite gives each value a type, Arrow each column. A column that belongs to a table has its declared type, unless its values tell more.
+ * Otherwise the first LOOK rows, which are kept until then, decide: integers, reals (with integers among them), or text (with anything
+ * among it). A column with the name of a time in the views is a timestamp when its values are numbers. When a later value does not fit, the
+ * stream ends with an error that names the column: then the SQL needs a CAST.
  */
 #include <errno.h>
 #include <math.h>
@@ -32,10 +32,10 @@ struct cell {
 };
 
 struct sql {
-    struct arrow_source base; /* first */
+    struct arrow_source base; /* must be first */
     sqlite3 *db;
     sqlite3_stmt *st;
-    struct cell *cells; /* the first rows, until they are put */
+    struct cell *cells; /* the first rows, until they are put into a batch */
     size_t rows, put, bytes;
     int done;
 };
@@ -49,7 +49,7 @@ static int failed(struct sql *s, const char *doing) {
 
 /* ---- types ---- */
 
-/* Whether half of the values, or more, were there before: then they are names. */
+/* Returns 1 when half of the values or more are repetitions: then they are stored as names. */
 static int repeats(const struct sql *s, size_t col) {
     struct keys k;
     size_t n = 0;
@@ -168,7 +168,7 @@ static int put(struct sql *s, struct arrow_column *c, size_t col, struct cell v)
     return err ? arrow_fail(s->base.notes, err, "%s", strerror(-err)) : 0;
 }
 
-/* One step; rows that come before the types are known are kept. */
+/* Makes one step of the statement. */
 static int step(struct sql *s) {
     int rc = sqlite3_step(s->st);
 
@@ -251,8 +251,9 @@ static int open_database(struct sql *s, const char *path) {
                    "made by %s probing-convert (schema %d, not %d): names may differ",
                    version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
                    OUTPUT_SCHEMA_VERSION);
-    char *attach = sqlite3_mprintf("ATTACH %Q AS python",
-                                   path); /* python.memory is memory, as in probing query */
+    char *attach =
+        sqlite3_mprintf("ATTACH %Q AS python",
+                        path); /* python.memory is then the same as memory, as in probing query */
     if (attach)
         sqlite3_exec(s->db, attach, NULL, NULL, NULL);
     sqlite3_free(attach);
@@ -275,7 +276,7 @@ static int prepare(struct sql *s, const char *sql) {
     return 0;
 }
 
-/* Reads the first rows, and makes the fields. */
+/* Reads the first rows, and makes the fields from them. */
 static int find_columns(struct sql *s) {
     int n = sqlite3_column_count(s->st), err = 0;
 

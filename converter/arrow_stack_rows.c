@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arrow_stack_rows.c - the table `stacks` of traces: a row for each distinct stack that samples have, its frames as lists.
+ * arrow_stack_rows.c - the table `stacks` of traces: a row for each distinct stack of the samples, with its frames as lists.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -38,18 +38,18 @@ static const struct arrow_field columns[NCOLUMNS] = {
 };
 
 struct stacks {
-    struct arrow_source base; /* first */
+    struct arrow_source base; /* must be first */
     struct arrow_rows r;
     unsigned *which;
     uint32_t *functions,
-        stamp; /* by function: the stack that it was on last, of those that were put */
+        stamp; /* indexed by function: stamp of the stack that it was last seen on */
     size_t nfunctions;
-    uint8_t *given; /* a bit per callsite that has its row */
+    uint8_t *given; /* one bit for each callsite: its row has been written */
     size_t given_cap;
-    int known; /* the columns' dictionaries are */
+    int known; /* 1: the dictionaries of the columns are set */
 };
 
-/* What a frame has for a list; `seen`: its function was on this stack before. */
+/* Puts what a list needs of a frame; `seen`: its function was on this stack already. */
 static int put_item(struct stacks *s, struct arrow_column *c, uint32_t frame, unsigned what,
                     int seen) {
     const struct arrow_frame *f = arrow_stacks_frame(&s->r.stacks, frame);
@@ -114,7 +114,7 @@ static int put_stack(struct stacks *s, struct arrow_column *c, uint32_t site, un
     return err ? err : arrow_put_list(c);
 }
 
-/* Table stacks: the stacks that have not been written yet. */
+/* Puts the stacks that have not been written yet. */
 static int put_stacks(struct stacks *s, struct arrow_batch *b) {
     for (size_t i = 0; i < s->r.n; i++) {
         uint32_t site = s->r.site[i], parent;

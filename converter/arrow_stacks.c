@@ -17,7 +17,7 @@ void arrow_stacks_free(struct arrow_stacks *s) {
     memset(s, 0, sizeof *s);
 }
 
-/* Makes *p hold `want` entries of `size` bytes, the new ones zero. */
+/* Makes *p hold at least `want` entries of `size` bytes; new ones are zero. */
 static int make_space(void *p, size_t *have, size_t want, size_t size) {
     size_t cap = *have * 2 > want ? *have * 2 : want + 256;
 
@@ -95,7 +95,7 @@ int64_t arrow_stacks_id(struct arrow_stacks *s, uint32_t site) {
 
     if (make_space(&s->ids, &s->nids, (size_t)site + 1, sizeof *s->ids) != 0)
         return 0;
-    for (uint32_t at = s->made + 1; at <= site; at++) { /* parents come first */
+    for (uint32_t at = s->made + 1; at <= site; at++) { /* parents have lower numbers */
         const struct arrow_frame *f =
             arrow_stacks_frame(s, callsites_site_of(&s->sites, at, &parent));
         if (!f)

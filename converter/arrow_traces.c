@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrow_traces.c - the table `traces`: a row for each trace, as far as its index and its meta records tell. No other block is read. */
+/* arrow_traces.c - the table `traces`: a row for each trace, from its index and its meta records; no other blocks are read. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static const struct arrow_field columns[NCOLUMNS] = {
 };
 
 struct traces {
-    struct arrow_source base; /* first */
+    struct arrow_source base; /* must be first */
     struct arrow_trace t;
     unsigned *which;
 };

@@ -9,7 +9,7 @@
 
 struct frame_key {
     uint64_t line;
-    uint32_t function, file; /* file: id in files, 0 none */
+    uint32_t function, file; /* file: id in files, 0: none */
 };
 
 struct site_key {
@@ -41,9 +41,10 @@ void callsites_free(struct callsites *cs) {
 
 #define FRAME_WORDS 6
 
-#define KEY_TEXT 9 /* where the texts begin in a function's key */
+#define KEY_TEXT 9 /* offset of the texts in a function's key */
 
-/* A function's key: firstline u64, type u8, name NUL file NUL module NUL; NULs up to a multiple of 4 bytes. malloc; NULL: no memory. */
+/* Makes a function's key: firstline u64, type u8, name NUL file NUL module NUL, padded with NULs to a multiple of 4 bytes. malloc'ed; NULL:
+ * no memory. */
 static char *function_key(enum callsite_type type, const char *name, const char *file,
                           uint64_t firstline, const char *module, size_t *size) {
     const char *text[3] = {name, file ? file : "", module ? module : ""};
@@ -63,7 +64,7 @@ static char *function_key(enum callsite_type type, const char *name, const char 
     return key;
 }
 
-/* Space for n elements in an array; may move it. 0 or -ENOMEM. */
+/* Makes space for n elements in an array, which may move. Returns 0 or -ENOMEM. */
 static int reserve(void *array, size_t *cap, size_t n, size_t size) {
     void *old, *p;
 
@@ -78,7 +79,7 @@ static int reserve(void *array, size_t *cap, size_t n, size_t size) {
     return 0;
 }
 
-/* The number of what n words stand for; a new one is the next. 0: no memory. */
+/* Returns the number of the thing described by n words; a new one gets the next number. 0: no memory. */
 static uint32_t number_of(struct callsites *cs, struct known *set, const void *words, size_t n,
                           uint32_t *last, int *is_new) {
     struct digest d = digest(cs->seed, words, n), *at = known_at(set, &d);
@@ -91,7 +92,7 @@ static uint32_t number_of(struct callsites *cs, struct known *set, const void *w
     return at ? at->id : 0;
 }
 
-/* The function's row. 0 or -ENOMEM. */
+/* Queues the function's row. Returns 0 or -ENOMEM. */
 static int put_function(struct queue *q, uint32_t id, const char *key, size_t n) {
     uint64_t firstline;
 
@@ -170,7 +171,8 @@ static int put_frame(struct queue *q, uint32_t id, const struct frame_key *k, co
     return r ? 0 : -ENOMEM;
 }
 
-/* What a frame's hash is made of, the same in each program: of the file a hash. 0 or -ENOMEM. */
+/* Makes the words that a frame's hash is computed from; they are the same in each program, because the file is represented by its hash.
+ * Returns 0 or -ENOMEM. */
 static int frame_words(const struct callsites *cs, uint32_t function, uint64_t line,
                        const char *file, uint32_t words[FRAME_WORDS]) {
     size_t n = file ? strlen(file) + 1 : 0;
@@ -259,7 +261,7 @@ enum callsite_type callsites_type_of(const struct callsites *cs, uint32_t functi
                : (enum callsite_type)((const char *)keys_key(&cs->functions, function, NULL))[8];
 }
 
-/* The n-th row is number n, also where it is one that was there before (callsites.h). An SQLite result code. */
+/* Gives the n-th row number n, even when an equal row came before it (callsites.h). Returns an SQLite result code. */
 static int learn(struct callsites *cs, struct known *set, const void *words, size_t n,
                  uint32_t *last, int64_t wanted) {
     struct digest d = digest(cs->seed, words, n);
@@ -286,7 +288,8 @@ static int learn_function(struct callsites *cs, sqlite3_stmt *st) {
 }
 
 static int learn_frame(struct callsites *cs, sqlite3_stmt *st) {
-    const char *own = sqlite3_column_int(st, 4) == CALLSITE_NATIVE /* else its function's */
+    /* otherwise the file is the function's */
+    const char *own = sqlite3_column_int(st, 4) == CALLSITE_NATIVE
                           ? (const char *)sqlite3_column_text(st, 3)
                           : NULL;
     uint32_t function = (uint32_t)sqlite3_column_int64(st, 1), words[FRAME_WORDS];

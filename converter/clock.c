@@ -14,7 +14,7 @@ int clock_add(struct clock_map *m, uint64_t ts, uint64_t realtime, uint64_t brac
         m->a = a;
         m->cap = cap;
     }
-    /* the other clock was read somewhere within the bracket: its middle */
+    /* the other clock was read somewhere within the bracket: take its middle */
     m->a[m->n++] = (struct clock_anchor){(int64_t)(ts + bracket / 2), (int64_t)realtime, 0};
     if (bracket > m->uncertainty)
         m->uncertainty = bracket;
@@ -33,12 +33,12 @@ void clock_ready(struct clock_map *m) {
     if (m->n == 0)
         return;
     qsort(m->a, m->n, sizeof *m->a, by_mono);
-    for (size_t i = 0; i < m->n; i++) /* two at one time: the first */
+    for (size_t i = 0; i < m->n; i++) /* of two anchors with the same time, keep the first */
         if (n == 0 || m->a[i].mono > m->a[n - 1].mono)
             m->a[n++] = m->a[i];
     m->n = n;
     for (size_t i = 0; i + 1 < n; i++) {
-        /* whole numbers first: a double has 53 bits, a time of today 61 */
+        /* subtract as integers first: a double has 53 bits, a time of today 61 */
         double mono = (double)(int64_t)((uint64_t)m->a[i + 1].mono - (uint64_t)m->a[i].mono);
         double real = (double)(int64_t)((uint64_t)m->a[i + 1].real - (uint64_t)m->a[i].real);
         m->a[i].gain = (real - mono) / mono;
@@ -50,7 +50,7 @@ static inline int64_t along(const struct clock_anchor *a, int64_t t) {
     int64_t since = (int64_t)((uint64_t)t - (uint64_t)a->mono);
     double extra = since > 0 ? (double)since * a->gain : 0;
 
-    if (!(extra > -4e18 && extra < 4e18)) /* anchors that make no sense */
+    if (!(extra > -4e18 && extra < 4e18)) /* the anchors make no sense */
         extra = 0;
     return (int64_t)((uint64_t)a->real + (uint64_t)since + (uint64_t)(int64_t)extra);
 }
@@ -62,7 +62,7 @@ int64_t clock_utc(struct clock_map *m, uint64_t ts) {
     if (m->n == 0)
         return t;
     if (t < m->a[i].mono || (i + 1 < m->n && t >= m->a[i + 1].mono)) {
-        size_t lo = 0, hi = m->n; /* the first anchor after t */
+        size_t lo = 0, hi = m->n; /* find the first anchor after t */
         while (lo < hi) {
             size_t mid = (lo + hi) / 2;
             if (m->a[mid].mono > t)
@@ -79,7 +79,7 @@ int64_t clock_utc(struct clock_map *m, uint64_t ts) {
 void clock_utc_many(struct clock_map *m, const uint64_t *ts, int64_t *utc, size_t n) {
     for (size_t i = 0; i < n;) {
         utc[i] = clock_utc(m, ts[i]);
-        /* and those that follow in the same segment */
+        /* those that follow in the same segment */
         const struct clock_anchor *a = m->n ? &m->a[m->last] : NULL;
         int64_t end = m->last + 1 < m->n ? m->a[m->last + 1].mono : INT64_MAX;
         for (i++; a && i < n && (int64_t)ts[i] >= a->mono && (int64_t)ts[i] < end; i++)

@@ -8,10 +8,10 @@
 
 #define BIN_POINTS 24
 #define BIN_NS     10e9
-#define AROUND     8    /* points on each side of what may be a jump */
-#define JUMP_NS    10e6 /* no machine is suspended for less; what a network delays is not a jump */
-#define JUMP_PPM   500e-6 /* more than two oscillators drift apart */
-#define SLOPE_PPM  30e-6  /* a slope is not used that is known worse than this */
+#define AROUND     8    /* points compared on each side of a possible jump */
+#define JUMP_NS    10e6 /* machines are not suspended for less; a delay of the network is no jump */
+#define JUMP_PPM   500e-6 /* more than two oscillators can drift apart */
+#define SLOPE_PPM  30e-6  /* a slope with a larger error than this is not used */
 #define DEVIATION  1.4826 /* standard deviation over median absolute deviation */
 #define OF_MEDIAN  1.2533 /* standard error of a median over that of a mean */
 
@@ -32,7 +32,7 @@ double clock_median(double *v, size_t n) {
             v[i++] = v[j];
             v[j--] = t;
         }
-        /* all up to j are at most the pivot, all behind it at least */
+        /* all up to j are <= the pivot, all after it >= */
         if (k <= j)
             hi = j;
         else
@@ -58,8 +58,9 @@ static int add_knot(struct clock_fit *f, size_t *cap, double x, double d) {
 }
 
 /*
- * The slope of points that do not jump: the median of those between each point of the first half and its like in the second. error: its
- * standard error; where none is known well enough it is 0, and the error what two oscillators may differ by.
+ * Returns the slope of points without a jump: the median of the slopes between each point of the first half and its counterpart in the
+ * second half. *error: its standard error. When the slope is not known well enough, returns 0 with the error that two oscillators may
+ * differ by.
  */
 static double slope(const struct clock_point *p, size_t n, double *scratch, double *error) {
     size_t half = n / 2, k = 0;
@@ -86,12 +87,12 @@ static double slope(const struct clock_point *p, size_t n, double *scratch, doub
     return s;
 }
 
-/* Points from one jump to the next. residuals: their distances from the line are put there. */
+/* Fits the points from one jump to the next. Their distances from the line are written to `residuals`. */
 static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_point *p, size_t n,
                        double *scratch, double *residuals) {
     double error, s = slope(p, n, scratch, &error), span = (double)(p[n - 1].x - p[0].x);
     double width[2][2] = {
-        {0}}; /* two standard errors of the knots at each end, the outer one first */
+        {0}}; /* two standard errors of the two knots at each end, the outer one first */
     size_t bins = n / BIN_POINTS, first = f->n;
 
     if ((double)bins > span / BIN_NS)
@@ -118,7 +119,8 @@ static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_poin
             return -ENOMEM;
     }
     f->after = s;
-    if (bins > 2) { /* an oscillator swings: the ends go on as the last bins do */
+    /* an oscillator swings, so beyond the ends the slope of the last bins continues */
+    if (bins > 2) {
         const struct clock_point *k = f->knot + f->n - 1;
         f->after = (k[0].d - k[-1].d) / (double)(k[0].x - k[-1].x);
     }
@@ -126,7 +128,7 @@ static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_poin
         const struct clock_point *k = f->knot;
         f->before = bins > 2 ? (k[1].d - k[0].d) / (double)(k[1].x - k[0].x) : s;
     }
-    /* the line is known worst at its ends, where it goes on beyond a knot: by two knots, or by the slope of all */
+    /* the line is least certain at its ends, where it extends beyond a knot: by the last two knots, or by the overall slope */
     for (int end = 0; end < 2; end++) {
         const struct clock_point *k = end ? f->knot + f->n - 1 : f->knot + first;
         double beyond = fabs((double)(p[end ? n - 1 : 0].x - k->x)), *w = width[end];
@@ -137,7 +139,7 @@ static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_poin
     return 0;
 }
 
-/* The median of n points, and how far they lie around it. */
+/* Returns the median of n points; *around: their median distance from it. */
 static double middle(const struct clock_point *p, size_t n, double *scratch, double *around) {
     for (size_t k = 0; k < n; k++)
         scratch[k] = p[k].d;
@@ -148,7 +150,7 @@ static double middle(const struct clock_point *p, size_t n, double *scratch, dou
     return m;
 }
 
-/* How far the points from i on lie from those before it, where that is neither drift nor noise; else 0. */
+/* Returns how far the points from i on lie from those before, when this is neither drift nor noise; else 0. */
 static double jump_at(const struct clock_point *p, size_t n, size_t i, double *scratch) {
     size_t left = i < AROUND ? i : AROUND, right = n - i < AROUND ? n - i : AROUND;
     double a, b;
@@ -161,7 +163,7 @@ static double jump_at(const struct clock_point *p, size_t n, size_t i, double *s
     return fabs(d) > least && fabs(d) > 8 * (a + b) ? d : 0;
 }
 
-/* Where between two points the clock jumped: who wakes up first tells, so it is just before that. */
+/* Returns where between two points the clock jumped. The machine that wakes up first shows the jump, so it is just before that. */
 static double place(int64_t lo, int64_t hi, const struct clock_gap *gaps, size_t ngaps) {
     for (size_t i = 0; i < ngaps; i++) {
         if (gaps[i].hi <= lo || gaps[i].lo >= hi)
@@ -188,14 +190,14 @@ int clock_fit(struct clock_fit *f, const struct clock_point *p, size_t n,
         if (i < n) {
             if (jump_at(p, n, i, scratch) == 0)
                 continue;
-            /* of the places around a jump that look like one, the one where the points do jump */
+            /* of the neighbouring places that look like a jump, take the one where the points really jump */
             for (; i + 1 < n && jump_at(p, n, i + 1, scratch) != 0; i++)
                 if (fabs(p[i + 1].d - p[i].d) > fabs(p[at].d - p[at - 1].d))
                     at = i + 1;
         }
         if (at <= from)
             continue;
-        /* the first knots of this part come behind the place of the jump, which needs their slope */
+        /* the first knots of this segment come after the place of the jump, which needs their slope */
         err = fit_segment(f, &cap, p + from, at - from, scratch, residuals + from);
         if (!err && last) {
             double x = place(p[from - 1].x, p[from].x, gaps, ngaps);
@@ -224,7 +226,7 @@ int clock_fit(struct clock_fit *f, const struct clock_point *p, size_t n,
 }
 
 double clock_fit_at(const struct clock_fit *f, int64_t x) {
-    size_t lo = 0, hi = f->n; /* the first knot after x */
+    size_t lo = 0, hi = f->n; /* find the first knot after x */
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;

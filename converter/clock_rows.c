@@ -21,8 +21,8 @@ static int put_knots(sqlite3 *db, const struct align_boot *b, sqlite3_int64 id,
     return rc;
 }
 
-/* What came since of a boot that the database has. Its line is the one that its rows have, and so is what is said of that; one that was there
- * by its anchors, and that others are laid on now, is a line by itself. */
+/* Updates a boot that the database already has by what was learned since. Its rows keep their line, and so do the statements about it; a
+ * boot that had only its anchors, and that others are now mapped onto, becomes a line by itself. */
 static int go_on(sqlite3 *db, const struct align_boot *b, sqlite3_stmt *knot) {
     static const char shared[] =
         "UPDATE clock_boot SET method = ?2, matches = max(matches, ?5), from_ts = CASE WHEN matches THEN min(from_ts, ?3) ELSE ?3 END,"
@@ -56,12 +56,12 @@ static int go_on(sqlite3 *db, const struct align_boot *b, sqlite3_stmt *knot) {
     return rc == SQLITE_OK && !b->shared ? put_knots(db, b, b->known, knot) : rc;
 }
 
-/* As it is called in a sentence: of a trace whose beginning is lost nobody knows the machine. */
+/* Returns its name in a sentence; when the beginning of a trace is lost, its machine is not known. */
 static const char *name_of(const struct align_boot *b) {
     return *b->host ? b->host : "one without a name";
 }
 
-/* The first boot of the group that most are of, of groups numbered from 1; NULL: no memory. */
+/* Returns the first boot of the largest group (groups are numbered from 1); NULL: no memory. */
 static const struct align_boot *of_most(const struct align *a) {
     size_t n = align_boots(a), best = 0;
     size_t *count = calloc(n + 1, sizeof *count);
@@ -77,8 +77,8 @@ static const struct align_boot *of_most(const struct align *a) {
     return count && n ? align_boot(a, best) : NULL;
 }
 
-/* Machines that are aligned and whose times of day lie far apart: the times of their group are right against each other, but they may all
- * be of another day. */
+/* Reports aligned machines whose times of day are far apart: the times of their group are right relative to each other, but they may all be
+ * of a wrong day. */
 static void say_wrong(const struct align *a, char *line, size_t size) {
     const struct align_boot *first = NULL;
     size_t n = align_boots(a), wrong = 0;
@@ -106,7 +106,7 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
     unsigned alone = 0;
     size_t n = align_boots(a), used = 0;
     uint64_t id = 0;
-    unsigned groups = 0; /* that the database had */
+    unsigned groups = 0; /* number of groups that the database had */
     const struct align_boot *most = of_most(a);
     sqlite3_stmt *st = NULL, *knot = NULL;
     int rc = n && !most ? SQLITE_NOMEM : retime(db, a);
@@ -181,7 +181,7 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
     return rc;
 }
 
-/* Steps through `st` of one database, whose columns go into `to` of another. */
+/* Copies the rows of `st`, in one database, by `to`, in another one. */
 static int copy(sqlite3_stmt *st, sqlite3_stmt *to) {
     int rc, n = sqlite3_column_count(st);
 

@@ -13,7 +13,7 @@ void code_names_free(struct code_names *c) {
     memset(c, 0, sizeof *c);
 }
 
-/* Where such a one is, or a free slot. There is one. */
+/* Returns the slot that has such a name, or a free slot. There always is one. */
 static uint32_t *slot_of(const struct code_names *c, const char *name, uint32_t file,
                          uint64_t firstline) {
     uint64_t h = (firstline ^ (uint64_t)file << 40) * 0xff51afd7ed558ccdu;
@@ -28,7 +28,7 @@ static uint32_t *slot_of(const struct code_names *c, const char *name, uint32_t 
     }
 }
 
-/* Space for one more. 0 or -ENOMEM. */
+/* Makes space for one more name. Returns 0 or -ENOMEM. */
 static int make_space(struct code_names *c, size_t text) {
     if (c->n == c->cap) {
         uint32_t cap = c->cap + c->cap / 2 + 64;

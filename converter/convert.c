@@ -22,7 +22,8 @@
 #include "tables.h"
 #include "trace_row.h"
 
-#define STEPS 100000 /* of SQLite's machine, between two looks: about a millisecond */
+/* instructions of SQLite's virtual machine between two calls of tick_again(): about a millisecond */
+#define STEPS 100000
 
 struct job {
     const struct convert_options *opt;
@@ -32,18 +33,18 @@ struct job {
     struct symbols *symbols;
     struct callsites sites;
     struct stackset stacks;
-    struct queue rows; /* of both */
+    struct queue rows; /* rows of sites and stacks */
     struct load_now now;
-    struct append append; /* what the database that is added to has */
+    struct append append; /* what the database already has */
     struct kept_numbers numbers;
     struct align *align;
     struct prepare_plan plan;
-    int changed;        /* the database, not by a trace's rows */
-    int again;          /* a trace that it had was read anew */
-    double done, share; /* of all input: finished files, this file */
-    double part;        /* of this file, as it was said last */
-    int stop;           /* tick() has said so */
-    int stale;          /* what it adds to cannot be added to */
+    int changed;        /* the database was changed, though not by rows of a trace */
+    int again;          /* a trace that the database had was read anew */
+    double done, share; /* as fractions of all input: the finished files, and the current file */
+    double part;        /* fraction of the current file, as last reported */
+    int stop;           /* tick() asked to stop */
+    int stale;          /* the database cannot be added to */
 };
 
 static __attribute__((format(printf, 3, 4))) void say(const struct job *j, const char *file,
@@ -67,14 +68,14 @@ static int tick(void *ctx, double part) {
     return j->stop;
 }
 
-/* Also in the middle of a statement: records other than samples, indexes and sums take long, too. */
+/* Also called in the middle of a statement, because records other than samples, indexes and sums take long too. */
 static int tick_again(void *ctx) {
     struct job *j = ctx;
 
     return tick(j, j->part);
 }
 
-/* What is large of what the next question need not find out again, where it has grown by a quarter. */
+/* Stores the large parts of what the next question need not find out again, when they have grown by a quarter. */
 static int keep_more(struct job *j, const struct prepared *p, uint32_t trace) {
     int rc = SQLITE_OK;
     size_t n;
@@ -94,7 +95,7 @@ static int keep_more(struct job *j, const struct prepared *p, uint32_t trace) {
     return rc;
 }
 
-/* How far the trace was read, if it can be gone on with: it may grow, nothing of it is damaged, nothing refers to what is not there. */
+/* Stores how far the trace was read, if it can be continued: it may grow, nothing of it is damaged, and nothing refers to what is missing. */
 static int keep_reading(struct job *j, const struct prepared *p, const struct trace_row *row) {
     const struct reader_loss *l = &row->loss;
     struct resume at;
@@ -130,7 +131,7 @@ static void say_copy(struct job *j, const struct prepared *p) {
         j->in->file[p->copy - 1].path);
 }
 
-/* The rows of a trace, all of whose samples come. An SQLite result code. */
+/* Inserts the rows of a trace, whose samples are all read. Returns an SQLite result code. */
 static int convert_trace(struct job *j, struct prepared *p) {
     struct load *l = &p->load;
     char line[512];
@@ -142,7 +143,7 @@ static int convert_trace(struct job *j, struct prepared *p) {
         return SQLITE_OK;
     }
     int rc = SQLITE_OK;
-    /* What it had before is in the sums of all traces. */
+    /* the sums over all traces contain what this trace had before */
     if ((j->stale = p->state == APPEND_GROWN && !p->resumed && j->rows.only_all) != 0)
         return SQLITE_ABORT;
     if (p->state == APPEND_GROWN)
@@ -192,14 +193,14 @@ static int convert_trace(struct job *j, struct prepared *p) {
     return rc == SQLITE_OK && !(j->opt->need & VTAB_PLACES) ? keep_reading(j, p, &row) : rc;
 }
 
-/* Of a process that is about to write its first block, or was killed there: nothing is lost that its parent has not counted. A file
- * that was named is missed all the same. */
+/* Returns 1 for a file without a block yet whose process is just about to write it, or was killed before: nothing is lost that its parent
+ * has not counted. A file that the user named is reported all the same. */
 static int none_yet(const struct input *in, int err) {
     return (in->found || in->recording) &&
            (err == -ENODATA || err == -ENOENT || (err == -ENOMSG && in->recording));
 }
 
-/* As many as there are processors that we may use: one that inserts, the others prepare. */
+/* Returns the number of threads: one for each processor that we may use; one of them inserts, the others prepare. */
 static unsigned threads_of(const struct convert_options *opt) {
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 2;
@@ -304,7 +305,7 @@ static int convert_all(struct job *j, const struct inputs *in) {
     return err;
 }
 
-/* What the database has already, so that numbers go on and names are not there twice. */
+/* Loads what the database already has, so that its numbers are continued and names are not stored twice. */
 static int start_adding(struct job *j) {
     int rc = append_load(&j->append, j->store.db, j->opt->cache);
 
@@ -362,13 +363,13 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     if (!err)
         err = store_failed(&j.store, queue_drain(&j.rows, j.store.db, 0), "writing the stacks");
     queue_end(&j.rows);
-    if (!err && j.again && !opt->cache && !opt->need) /* a cache keeps the numbers of all */
+    if (!err && j.again && !opt->cache && !opt->need) /* a cache keeps the numbers of all stacks */
         err = store_failed(&j.store, tables_forget_stacks(j.store.db), "writing the stacks");
     if (!err && opt->cache)
         err = store_failed(&j.store, kept_numbers_save(&j.numbers, j.store.db, &j.sites, &j.stacks),
                            "writing the stacks");
     if (!err &&
-        tick_again(&j)) /* what is short is not asked in between, or does without its answer */
+        tick_again(&j)) /* a short conversion is not interrupted meanwhile, or ignores the result */
         err = store_failed(&j.store, SQLITE_INTERRUPT, "reading");
     if (!err && (!opt->out || opt->cache))
         load_unregister(j.store.db);
@@ -378,7 +379,7 @@ int convert(const struct inputs *in, const struct convert_options *opt,
         store_leave(&j.store, &res->db);
     else
         err = store_finish(&j.store, &res->db);
-    if (res->db) /* it lives on, and j does not */
+    if (res->db) /* the handle outlives j */
         sqlite3_progress_handler(res->db, 0, NULL, NULL);
     res->runs = j.store.runs;
     if (!err && *j.store.ranks && !j.plan.partial && !j.plan.need)

@@ -5,12 +5,12 @@
 #include <signal.h>
 #include <stddef.h>
 
-static __thread sigjmp_buf *back; /* of the innermost cut_short_try() */
+static __thread sigjmp_buf *back; /* that of the innermost cut_short_try() */
 
 static void on_signal(int signo) {
     if (back)
         siglongjmp(*back, 1);
-    signal(signo, SIG_DFL); /* the access is made once more, and ends the program */
+    signal(signo, SIG_DFL); /* the access is repeated, and now ends the program */
 }
 
 void cut_short_install(void) {

@@ -7,13 +7,13 @@
 
 #include "dict_inside.h"
 
-#define SAID_MAX (1u << 20) /* bytes of epochs_save() */
+#define SAID_MAX (1u << 20) /* maximum bytes returned by epochs_save() */
 
 #define STACKS_TYPES (1ull << TRACE_frame | 1ull << TRACE_stack)
 
 struct said {
     uint64_t id;
-    uint32_t epoch, n; /* bytes of text behind it */
+    uint32_t epoch, n; /* n: bytes of text that follow */
 };
 
 static void clear(struct dict *d) {
@@ -38,7 +38,7 @@ static const void *find(const struct dict *d, int which, uint64_t id) {
     return i ? t->entries + (i - 1) * dict_entry_size[which] : NULL;
 }
 
-/* The number of entry `id`, which is new. 0: there is one already, or (*err) no memory. */
+/* Returns the number of the new entry `id`; 0: it exists already or, with *err set, there is no memory. */
 static size_t number(struct table *t, uint64_t id, int is_next, int *err) {
     int is_new;
 
@@ -50,7 +50,8 @@ static size_t number(struct table *t, uint64_t id, int is_next, int *err) {
     return is_new ? t->dense + n : 0;
 }
 
-/* The place for entry `id`; the first definition of an id stays. NULL and *err on no memory. */
+/* Returns the place for entry `id`, NULL when it exists already (the first definition of an id stays), when the dictionary is full, or
+ * (*err is set) when there is no memory. */
 static void *place(struct dict *d, int which, uint64_t id, int *err) {
     struct table *t = &d->t[which];
     int is_next = id == t->dense + 1 && t->ids.n == 0;
@@ -141,7 +142,7 @@ static int take_block(struct dict *d, const struct reader_data *data, uint64_t w
     return err ? err : type;
 }
 
-/* The next block of it. 1; 0: there is none; -ENOMEM */
+/* Reads the next block of the dictionary. Returns 1; 0: there is none; -ENOMEM. */
 static int read_more(struct dict *d) {
     struct epochs *es = d->es;
     int err;
@@ -150,7 +151,7 @@ static int read_more(struct dict *d) {
         return 0;
     size_t block = es->order[d->next++].block;
     const struct reader_block *b = reader_block(es->r, block);
-    if (b->state == READER_GOOD && !(b->types & es->want)) /* what it holds has been looked at */
+    if (b->state == READER_GOOD && !(b->types & es->want)) /* what it holds is known already */
         return 1;
     err = reader_load(es->r, block, &es->data);
     if (!err)
@@ -160,7 +161,7 @@ static int read_more(struct dict *d) {
     return err == -ENOMEM ? err : 1;
 }
 
-/* What was given of it. 0 or -ENOMEM. */
+/* Takes the strings of this epoch that were given to epochs_give(). Returns 0 or -ENOMEM. */
 static int take_given(struct epochs *es, struct dict *d) {
     const uint8_t *p = es->given, *end = p + es->ngiven;
     int err = 0;
@@ -188,7 +189,7 @@ static int load(struct epochs *es, struct dict *d, uint32_t epoch) {
     for (int i = 0; i < NTABLES; i++)
         keys_init(&d->t[i].ids);
     size_t hi = es->norder;
-    while (d->next < hi) { /* the first of this epoch */
+    while (d->next < hi) { /* find the first block of this epoch */
         size_t mid = (d->next + hi) / 2;
         if (es->order[mid].epoch < epoch)
             d->next = mid + 1;
@@ -269,7 +270,7 @@ void *epochs_save(const struct epochs *es, size_t *n) {
     return out;
 }
 
-/* For epochs_save(). Without memory it is read again. */
+/* Remembers a string for epochs_save(). When there is no memory, it is just read again the next time. */
 static void remember(struct epochs *es, uint32_t epoch, uint64_t id, const struct dict_text *t) {
     const uint64_t key[2] = {epoch, id};
     const struct said s = {id, epoch, t->n};
@@ -353,7 +354,7 @@ void epochs_trim(struct epochs *es) {
         forget(es);
 }
 
-/* A string that is not there yet may be in a later block: the names of threads and modules come early, and a long recording has many. */
+/* Reads further blocks until the string is found: the names of threads and modules come early, and a long recording has many blocks. */
 static const struct dict_text *read_string(struct dict *d, uint64_t id) {
     const struct dict_text *t = NULL;
     int more = id != 0;
@@ -367,12 +368,12 @@ static const struct dict_text *read_string(struct dict *d, uint64_t id) {
 const char *dict_string(const struct dict *d, uint64_t id, size_t *n) {
     const struct dict_text *t = find(d, STRINGS, id);
 
-    if (!t && d->next < d->end) /* it is part of an epochs, which is not const */
+    if (!t && d->next < d->end) /* it belongs to a struct epochs, which is not const */
         t = read_string((struct dict *)(uintptr_t)d, id);
     if (t && d->es->as_asked)
         remember(d->es, d->epoch, id, t);
     *n = t ? t->n : 0;
-    if (*n > DICT_STRING) /* not within a character */
+    if (*n > DICT_STRING) /* do not cut within a character */
         for (*n = DICT_STRING; *n > DICT_STRING - 4 && (t->p[*n] & 0xc0) == 0x80;)
             --*n;
     return t ? (const char *)t->p : "";

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A dictionary as it was read, kept for who reads the same trace again: to decode it anew takes longer than all that came since. */
+/* Keeps a dictionary as it was read for a program that reads the same trace again: decoding it anew takes longer than everything recorded since. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dict_inside.h"
 
-#define LEAST (4u << 10) /* bytes; fewer are decoded as fast */
+#define LEAST (4u << 10) /* bytes; a smaller one is decoded just as fast */
 #define MOST  (16u << 20)
 
-/* The tables' entries follow, then the ids of those that have some, then the blocks: what an entry points at is a place in these. */
+/* Header of a kept dictionary. It is followed by the entries of the tables, the ids of entries that need them, and the blocks; pointers in
+ * entries are stored as offsets into the blocks. */
 struct head {
     uint64_t check, want, blocks, epoch, data;
     uint64_t n[NTABLES], dense[NTABLES];
 };
 
-/* Of all behind it. Four sums at a time: one alone waits for each product. */
+/* Checksum of everything behind the field `check`. It computes four sums at a time, because a single one would wait for each product. */
 static uint64_t check_of(const struct head *h, size_t n) {
     const uint8_t *p = (const uint8_t *)h + sizeof h->check;
     uint64_t sum[4] = {n, 1, 2, 3}, v[4];
@@ -34,7 +35,7 @@ static uint64_t check_of(const struct head *h, size_t n) {
     return sum[0];
 }
 
-/* The i-th pointer of an entry, NULL: it has no more. */
+/* Returns the i-th pointer of an entry; NULL: there are no more. */
 static const uint8_t **pointer(int table, void *entry, int i) {
     switch (table) {
     case STRINGS:
@@ -51,7 +52,7 @@ static const uint8_t **pointer(int table, void *entry, int i) {
     return NULL;
 }
 
-/* Nobody has written what lies behind a number of four bytes: it is not to go into a file. */
+/* Clears the padding after numbers of four bytes: it is uninitialized and must not get into a file. */
 static void clear_padding(int table, void *entry) {
     uint32_t *const n[NTABLES][2] = {
         [STRINGS] = {&((struct dict_text *)entry)->n},
@@ -70,7 +71,8 @@ static size_t count(const struct table *t) {
 
 /* ---- keeping ---- */
 
-/* Where what p points at is among the blocks; entries ask in their order. */
+/* Returns the offset in the blocks of what p points at. *last and *before remember the block of the previous call, as entries refer to the
+ * blocks in order. */
 static uint64_t place_of(const struct dict *d, const uint8_t *p, size_t *last, uint64_t *before) {
     uint64_t at = (uint64_t)(p - d->taken);
 
@@ -86,7 +88,7 @@ static uint64_t place_of(const struct dict *d, const uint8_t *p, size_t *last, u
             *before = d->ntaken;
         }
     }
-    return 0; /* none: of no bytes */
+    return 0; /* an empty text, which points nowhere */
 }
 
 static size_t put_entries(uint8_t *out, const struct dict *d) {
@@ -159,7 +161,7 @@ void *epochs_keep(const struct epochs *es, size_t *n) {
 
 /* ---- taking ---- */
 
-/* Whether it is whole, and of these records. */
+/* Returns 1 when the kept dictionary is complete, and was made for these records. */
 static int is_right(const struct epochs *es, const struct head *h, const struct dict *d) {
     size_t left = es->ntaken;
 

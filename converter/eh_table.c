@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Header: version 1, encodings of the pointer to .eh_frame, of the count and of the table. */
+/* Expected header: version 1, then the encodings of the pointer to .eh_frame, of the count and of the table. */
 #define PCREL_SDATA4   0x1b
 #define UDATA4         0x03
 #define DATAREL_SDATA4 0x3b
 
-/* The header's bytes and address by the program headers: section headers may be stripped, too. */
+/* Finds the bytes and the address of the header by the program headers, because section headers may be stripped too. */
 static const uint8_t *find_header(Elf *elf, size_t *size, uint64_t *vaddr) {
     size_t nph = 0, len = 0;
     const char *file = elf_rawfile(elf, &len);
@@ -65,7 +65,7 @@ static uint64_t start_of(const struct eh_table *t, size_t i) {
 }
 
 uint64_t eh_table_start(const struct eh_table *t, uint64_t addr) {
-    size_t lo = 0, hi = t->n; /* the first start after addr */
+    size_t lo = 0, hi = t->n; /* find the first start after addr */
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * extension.c - the virtual table as a loadable SQLite extension:
+ * extension.c - the virtual tables and SQL functions as a loadable SQLite extension:
  *
  *     sqlite3> .load PREFIX/lib/probing/probing
  *     sqlite3> CREATE VIRTUAL TABLE temp.s USING probing_trace('trace.zst', 'sample');
@@ -8,7 +8,7 @@
  *     sqlite3> SELECT hour(timestamp), percentile(rss, 95) FROM memory_usage GROUP BY 1;     -- sql_functions.h
  *     sqlite3> SELECT table_name FROM information_schema.tables;                             -- sql_schemas.h
  *
- * An extension calls SQLite through a table of pointers, so the parts that do are compiled once more here.
+ * An extension calls SQLite through a table of pointers, so the files that call SQLite are compiled a second time here.
  */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT1
@@ -38,7 +38,7 @@ __attribute__((visibility("default"))) int sqlite3_probing_init(sqlite3 *db, cha
     int rc = vtab_register(db, NULL);
     if (rc == SQLITE_OK)
         rc = sql_functions_register(db);
-    /* python.torch_trace and its like: the file a second time, as `probing query` has it. */
+    /* attach the same file as `python`, for names like python.torch_trace, as `probing query` does */
     const char *file = sqlite3_db_filename(db, "main");
     char *attach = file && *file ? sqlite3_mprintf("ATTACH %Q AS python", file) : NULL;
     if (attach)

@@ -34,7 +34,7 @@ static int add_file(struct inputs *in, const char *path, uint64_t dev, uint64_t 
     return 0;
 }
 
-/* Traces, and directories that may hold some: not those of earlier runs (traces/run.h). */
+/* Returns 1 for traces, and for directories that may contain some, except those of earlier runs (traces/run.h). */
 static int is_of_interest(const struct dirent *d) {
     size_t n = strlen(d->d_name);
 
@@ -45,7 +45,7 @@ static int is_of_interest(const struct dirent *d) {
     return (d->d_type == DT_DIR || d->d_type == DT_UNKNOWN) && !strstr(d->d_name, ".zst.old");
 }
 
-/* Every .zst of a directory and of those in it. -ENODATA: there is none. */
+/* Adds every .zst file in a directory and in those below it. Returns -ENODATA when there is none. */
 static int add_directory(struct inputs *in, const char *dir) {
     struct dirent **names = NULL;
     char *path = NULL;
@@ -84,7 +84,7 @@ int inputs_add(struct inputs *in, const char *path, int flags) {
 
     if (strcmp(path, "-") == 0)
         return add_file(in, path, 0, 0, 0);
-    if (source_is_remote(path)) /* known by its name */
+    if (source_is_remote(path)) /* identified by its name */
         return add_file(in, path, UINT64_MAX, hash_text(HASH_START, path), 0);
     if (stat(path, &st) != 0)
         return -errno;

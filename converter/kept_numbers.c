@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_MOST 32 /* one a question; then they are made one */
+/* maximum number of rows, one for each question; then they are merged into one */
+#define ROWS_MOST 32
 
-/* What a row begins with. The hashes follow, sort by sort, then the functions' types, then the frames' functions, of the new ones. */
+/* Header of a row. It is followed by the hashes, kind by kind, then by the types of the new functions, then by the functions of the new frames. */
 struct head {
-    uint64_t seed[2][2]; /* of callsites, of the stackset */
-    uint32_t before[KEPT_SORTS], last[KEPT_SORTS], n[KEPT_SORTS]; /* n: hashes */
+    uint64_t seed[2][2]; /* of callsites and of the stackset */
+    uint32_t before[KEPT_SORTS], last[KEPT_SORTS], n[KEPT_SORTS]; /* n: numbers of hashes */
 };
 
 static const struct known *known_of(const struct callsites *cs, const struct stackset *s, int i) {
@@ -25,7 +26,7 @@ static void last_of(const struct callsites *cs, const struct stackset *s, uint32
     memcpy(last, all, sizeof all);
 }
 
-/* As if nothing had been taken. */
+/* Resets everything as if nothing had been taken. */
 static void forget(struct kept_numbers *k, struct callsites *cs, struct stackset *s) {
     known_free(&cs->known_functions);
     known_free(&cs->known_frames);
@@ -57,7 +58,7 @@ static size_t size_of(const struct head *h) {
            (size_t)(h->last[KEPT_FRAMES] - h->before[KEPT_FRAMES]) * sizeof(uint32_t);
 }
 
-/* 1: taken; 0: it does not fit; -1: no memory. */
+/* Returns 1: the row was taken; 0: it does not fit; -1: no memory. */
 static int take_row(struct kept_numbers *k, struct callsites *cs, struct stackset *s,
                     const uint8_t *p, size_t size) {
     struct known *const sets[] = {&cs->known_functions, &cs->known_frames, &s->parts, &s->stacks};
@@ -101,7 +102,7 @@ static int take_row(struct kept_numbers *k, struct callsites *cs, struct stackse
     return 1;
 }
 
-/* Whether the tables end where the hashes do. An SQLite result code. */
+/* Checks that the tables end at the same numbers as the hashes. Returns an SQLite result code. */
 static int check_tables(const struct kept_numbers *k, sqlite3 *db, int *is_right) {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(
@@ -141,7 +142,7 @@ int kept_numbers_load(struct kept_numbers *k, sqlite3 *db, struct callsites *cs,
     return taken < 0 ? SQLITE_NOMEM : rc;
 }
 
-/* The hashes of the set with numbers above `before`, to out (NULL: only counted). How many. */
+/* Writes to `out` (NULL: only counts) the hashes of the set whose numbers are above `before`. Returns how many there are. */
 static uint32_t put_hashes(const struct known *set, uint32_t before, uint8_t *out) {
     const struct known_table *const tables[] = {&set->before, &set->now};
     uint32_t n = 0;
@@ -149,7 +150,7 @@ static uint32_t put_hashes(const struct known *set, uint32_t before, uint8_t *ou
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; tables[t]->slots && i <= tables[t]->mask; i++) {
             const struct digest *d = &tables[t]->slots[i];
-            /* one in both counts once */
+            /* a hash in both tables counts once */
             if (d->id <= before || (t == 0 && known_is_now(set, d)))
                 continue;
             if (out)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the memory for keys: doubled from the one to the other, as there may be a table for each of thousands of files. */
+/* Sizes of the memory chunks for keys. They double from the first size to the other, because there may be a table for each of thousands of files. */
 #define CHUNK_FIRST 128u
 #define CHUNK       (64u << 10)
 
@@ -14,8 +14,8 @@ struct keys_chunk {
     uint64_t data[];
 };
 
-/* Eight bytes at a time, multiply and fold: keys here are a few words long and not hostile in
- * number (they come out of dictionaries that are bounded). */
+/* Hashes eight bytes at a time by multiplying and folding: keys here are a few words long, and their number cannot be made hostile (they
+ * come from dictionaries of bounded size). */
 static uint32_t hash_of(const void *key, size_t n) {
     const uint8_t *p = key;
     uint64_t h = 0x9e3779b97f4a7c15u ^ n, w;

@@ -18,7 +18,7 @@ static struct digest *find(const struct known_table *t, const struct digest *d) 
     return &t->slots[i];
 }
 
-/* Space for one more. 0 or -ENOMEM. */
+/* Makes space for one more entry. Returns 0 or -ENOMEM. */
 static int grow(struct known_table *t) {
     struct known_table more = {.mask = t->mask ? t->mask * 2 + 1 : 1023, .n = t->n};
 

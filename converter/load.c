@@ -12,15 +12,15 @@
 #include "torch_pipe.h"
 #include "torch_tables.h"
 
-/* What was recorded as a number or a text; SQLite keeps no NaN, so that is a text, too. */
+/* SQL: the number or text that was recorded. SQLite cannot store a NaN, so that becomes a text too. */
 #define VALUE                                                                                      \
     "CASE kind WHEN 0 THEN NULL WHEN 1 THEN CAST(number AS INTEGER)"                               \
     " WHEN 2 THEN coalesce(number, 'nan') ELSE text END"
 
-/* As in torch_cuda.thread in schema/36_torch.sql: steps are their trace's. */
+/* SQL: value of torch_cuda.thread (schema/36_torch.sql); for steps it stands for the trace. */
 #define THREAD "CASE stage WHEN 5 THEN :base ELSE probing_thread(tid, ts) END"
 
-/* Each kind of record that goes into a table as it is: :base makes its row ids. */
+/* The kinds of records that go into a table as they are; :base is added to make row ids. */
 #define RECORD "temp.record" /* becomes temp.record_KIND */
 static const struct {
     const char *record, *insert;
@@ -78,7 +78,7 @@ static const struct {
     {"torch_memory",
      "INSERT OR IGNORE INTO torch_memory SELECT " THREAD ", call, stage, probing_utc(ts), device,"
      " allocated, max_allocated, reserved FROM temp.record"},
-    /* What is said again of the same thing says more: the last record, or the complete one. */
+    /* when a record is repeated it says more: the last record, or the complete one, is used */
     {"process_group",
      "INSERT OR IGNORE INTO rank_list(ranks) SELECT ranks FROM temp.record WHERE ranks IS NOT NULL"},
     {"process_group",
@@ -112,7 +112,7 @@ static void fn_utc(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     sqlite3_result_int64(ctx, clock_utc(&l->meta->clock, (uint64_t)sqlite3_value_int64(argv[0])));
 }
 
-/* (tid, ts): row of the table thread. */
+/* Arguments (tid, ts): returns the id of the row in table thread. */
 static void fn_thread(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     struct load *l = ((struct load_now *)sqlite3_user_data(ctx))->load;
     struct threads *all = &l->meta->threads;
@@ -126,7 +126,7 @@ static void fn_thread(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
         sqlite3_result_error_nomem(ctx);
 }
 
-/* The virtual table gives NUL bytes as U+FFFD. */
+/* The virtual table gives NUL bytes as U+FFFD, so they are converted back here. */
 static void fn_command(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     const unsigned char *p = sqlite3_value_text(argv[0]);
     size_t n = (size_t)sqlite3_value_bytes(argv[0]), k = 0;
@@ -204,7 +204,7 @@ void load_unregister(sqlite3 *db) {
                                    NULL, NULL, NULL, NULL);
 }
 
-/* Rows of a table whose ids are base + 1, base + 2, ...: the last of this trace's so far, 0: there are none. */
+/* For a table whose ids are base + 1, base + 2, ...: sets *out to the number of this trace's last row so far, 0 when there are none. */
 static int last_row(struct load *l, const char *table, sqlite3_int64 *out) {
     char *sql =
         sqlite3_mprintf("SELECT coalesce(max(id), %lld) - %lld FROM \"%w\" WHERE id BETWEEN %lld"
@@ -220,7 +220,7 @@ static int last_row(struct load *l, const char *table, sqlite3_int64 *out) {
     return rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
 }
 
-/* Of a trace that is gone on with: rows are numbered behind those that are there. */
+/* When a trace is continued, makes rows number on after those that exist. */
 static int count_before(struct load *l, const char *insert) {
     char table[32];
 
@@ -231,7 +231,7 @@ static int count_before(struct load *l, const char *insert) {
     return last_row(l, table, &l->shared.rows_before);
 }
 
-/* The statement: to plan it takes as long as to run it for a trace of a minute, and the next trace has the same ones. */
+/* Returns a prepared statement, which is kept for the next trace: planning it takes as long as running it for a trace of a minute. */
 static int statement(struct load_now *now, sqlite3 *db, const char *sql, sqlite3_stmt **out,
                      int *is_kept) {
     size_t i = 0;
@@ -248,7 +248,7 @@ static int statement(struct load_now *now, sqlite3 *db, const char *sql, sqlite3
     return rc;
 }
 
-/* from: the row before the first, where ids are made of it. */
+/* from: the number of the row before the first, for statements that make ids from it. */
 static int run_bound(struct load_now *now, const char *sql, sqlite3_int64 from) {
     struct load *l = now->load;
     sqlite3_stmt *st;
@@ -266,8 +266,8 @@ static int run_bound(struct load_now *now, const char *sql, sqlite3_int64 from) 
 }
 
 /*
- * One virtual table for each kind of record serves all traces of a conversion: SQLite remembers each that was ever made in a
- * transaction, and goes through all of them at every statement.
+ * Inserts the records. One virtual table for each kind of record serves all traces of a conversion, because SQLite remembers each virtual
+ * table that was ever made in a transaction, and goes through all of them at every statement.
  */
 static int load_records(struct load_now *now) {
     struct load *l = now->load;
@@ -276,7 +276,7 @@ static int load_records(struct load_now *now) {
     int rc = SQLITE_OK;
 
     for (size_t i = l->shared.first; i < reader_blocks(r); i++)
-        there |= reader_block(r, i)->types; /* all were read: no hint is trusted */
+        there |= reader_block(r, i)->types; /* all blocks were read, so no hint is trusted */
 
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof inserts / sizeof *inserts; i++) {
         const struct trace_record *rec = trace_record_by_name(inserts[i].record);
@@ -308,8 +308,8 @@ static int load_records(struct load_now *now) {
 }
 
 /*
- * The row before the first is put there only to say where the ids begin: rows inserted without an
- * id then get the next one, which costs SQLite less than looking each id up. That needs this trace's to be the highest.
+ * Inserts the rows of samples. When this trace's ids are the highest, a row before the first one is inserted and deleted again, only to set
+ * where the ids begin: rows inserted without an id then get the next one, which costs SQLite less than looking up each id.
  */
 static int load_sample_rows(struct load_now *now) {
 #define SAMPLE "ts, thread, stack, cpu_us, count, flags"
@@ -344,7 +344,7 @@ static int load_samples(struct load_now *now) {
     return now->load->no_rows ? load_sample_pass(now->load) : load_sample_rows(now);
 }
 
-/* What is left of what the samples name, and add up to by stack and by function. */
+/* Inserts the rest of the functions, frames and stacks of the samples, and the sums by stack and by function. */
 static int load_totals(struct load *l) {
     return queue_drain(l->stacks->rows, l->db, l->trace);
 }
@@ -387,7 +387,7 @@ static int load_threads(struct load *l) {
     return rc;
 }
 
-/* What was known of a file's symbols when the trace was read before: addresses that were named then are not looked up again. */
+/* Takes over what was known of the files' symbols when the trace was read before, since addresses named then are not looked up again. */
 static int keep_symbols(struct load *l) {
     struct modules *mods = l->modules;
     char *sql =
@@ -420,7 +420,7 @@ static int load_modules(struct load *l) {
 
     for (size_t i = 0; rc == SQLITE_OK && i < l->modules->n; i++) {
         const struct module *m = &l->modules->m[i];
-        /* The file may have been opened for another trace: what is said of this one follows from it alone. */
+        /* the file may have been opened for another trace, so this only depends on the addresses of this one */
         int known = !m->asked ? m->had - 1 : m->recorded ? 1 : symbols_file_state(m->file);
         sqlite3_bind_int64(st, 1, base(l) + (sqlite3_int64)i + 1);
         bind_time(l, st, 2, m->load);
@@ -447,7 +447,7 @@ static int load_periods(struct load *l) {
     for (size_t i = 0; rc == SQLITE_OK && i < l->meta->nperiods; i++) {
         const struct meta_period *p = &l->meta->periods[i];
         sqlite3_bind_int64(st, 1, l->trace);
-        /* the first one holds for what came before it, too */
+        /* the first period also holds for the time before it */
         sqlite3_bind_int64(st, 2, i ? clock_utc(&l->meta->clock, p->since) : INT64_MIN);
         sqlite3_bind_int64(st, 3, (sqlite3_int64)p->ns);
         rc = sql_done(st);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load_sample.c - the virtual table `probing_load`: the samples of the trace being converted, as
- * rows of table `sample`. One full scan, in the file's order, no constraints, once: they come from load_state.h's samples_next.
+ * load_sample.c - the virtual table `probing_load`: the samples of the trace being converted, as rows of table `sample`. It supports a
+ * single full scan, in the file's order and without constraints: rows come from samples_next() of load_state.h.
  */
 #include "load_sample.h"
 
@@ -26,7 +26,7 @@ static int load_open(sqlite3_vtab *table, sqlite3_vtab_cursor **out) {
     return scan_open(table, sizeof(struct cursor), out);
 }
 
-/* The next batch, and the rows of what it names. An SQLite result code. */
+/* Gets the next batch, and inserts the functions, frames and stacks that it names. Returns an SQLite result code. */
 static int take_batch(struct load *l, const struct sample_batch **batch) {
     if (l->samples_next(l->samples_ctx, batch) < 0)
         return SQLITE_NOMEM;
@@ -112,7 +112,7 @@ static int load_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *rowid) {
 
 static sqlite3_module module = {
     SCAN_METHODS,
-    .xCreate = load_connect, /* unused names: a table for this connection only */
+    .xCreate = load_connect, /* not used under that name: the table is for this connection only */
     .xConnect = load_connect,
     .xOpen = load_open,
     .xFilter = load_filter,

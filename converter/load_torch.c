@@ -19,16 +19,17 @@ struct job {
     struct torch_state at;
     int64_t base;
     struct torch_rows calls;
-    struct torch_point *points; /* of blocks at.from and later */
+    struct torch_point *points; /* for the blocks from at.from on */
     size_t npoints;
-    size_t keep;   /* the block whose beginning is kept for those that go on; 0: none */
-    uint8_t *kept; /* torch_state_save() there */
+    size_t keep;   /* the block at whose beginning the state is stored; 0: none */
+    uint8_t *kept; /* result of torch_state_save() there */
     size_t nkept;
-    int goes_on; /* it may grow, and is read as a whole */
-    int refused; /* rows were, as more than its length allows */
+    int goes_on; /* 1: the trace may grow, and is read completely */
+    /* 1: rows were left out, because there are more than the length of the trace allows */
+    int refused;
 };
 
-/* For table torch_module_total. 0 or -ENOMEM. */
+/* Adds the interval to the sums for table torch_module_total. Returns 0 or -ENOMEM. */
 static int add_up(struct job *j, struct torch_open *tc, const struct torch_interval *v,
                   uint64_t end) {
     int64_t ns = (int64_t)(end - v->ts);
@@ -53,12 +54,12 @@ static int add_up(struct job *j, struct torch_open *tc, const struct torch_inter
     return 0;
 }
 
-/* The calls themselves, and not the steps alone. */
+/* Returns 1 when the calls themselves are wanted, and not just the steps. */
 static int has_rows(const struct load *l) {
     return !l->shared.types || l->shared.types >> TRACE_torch_calls & 1;
 }
 
-/* end 0: not known. */
+/* Makes the row of an interval; end 0: its end is not known. */
 static int put(struct job *j, struct torch_open *tc, const struct torch_interval *v, uint64_t end) {
     struct clock_map *c = &j->l->meta->clock;
     const struct vtab_shared *part = &j->l->shared;
@@ -95,7 +96,7 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
     return torch_rows_put(&j->calls, &row);
 }
 
-/* An optimizer that steps in a hook of a backward pass, on a thread of the engine's own: another thread waits for the pass. */
+/* Returns 1 for an optimizer that steps in a hook of a backward pass, on a thread of the autograd engine, while another thread waits for the pass. */
 static int is_engines(const struct torch_open *tc, const struct torch_interval *v) {
     uint32_t i = tc->n;
 
@@ -104,7 +105,7 @@ static int is_engines(const struct torch_open *tc, const struct torch_interval *
     return v->stage == STAGE_OPTIMIZER && !i && tc->n && tc->open[0].stage == STAGE_BACKWARD;
 }
 
-/* The time of a step's parts: an interval's own goes to its part, and is taken from the part that it lies in. */
+/* Adds the time of an interval to its part of the step, and subtracts it from the part of the enclosing interval. */
 static void account(struct job *j, const struct torch_open *tc, const struct torch_interval *v,
                     uint64_t end) {
     struct torch_step *s = torch_steps_at(&j->at.steps, v->ts);
@@ -142,12 +143,13 @@ static int close_top(struct job *j, struct torch_open *tc, uint64_t end, unsigne
     return put(j, tc, v, end);
 }
 
-/* Which part's time it is: an outermost forward call, a pass, an optimizer, a wait. Within a pass all but an optimizer is backward. */
+/* Returns the part that the time of an interval counts as: an outermost forward call, a pass, an optimizer or a wait; -1: that of the
+ * enclosing one. Within a backward pass everything except an optimizer is backward. */
 static int part_of(const struct torch_open *tc, enum torch_stage stage) {
     static const int part[] = {TORCH_FORWARD, -1, TORCH_BACKWARD, TORCH_OPTIMIZER, TORCH_DATA};
     for (uint32_t i = tc->n; i-- > 0;) {
         int around = tc->open[i].part;
-        if (around == TORCH_BACKWARD && stage == STAGE_OPTIMIZER) /* a hook's */
+        if (around == TORCH_BACKWARD && stage == STAGE_OPTIMIZER) /* an optimizer in a hook */
             break;
         if (around == part[stage] || around == TORCH_BACKWARD || around == TORCH_DATA)
             return -1;
@@ -173,7 +175,7 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
     v.part = part_of(tc, v.stage);
     for (uint32_t i = tc->n; i-- > 0 && tc->open[i].stage != STAGE_PASS;) {
         if (tc->open[i].stage == STAGE_BACKWARD && v.stage == STAGE_FORWARD)
-            v.flags |= FLAG_AGAIN; /* on a thread of the engine's own, which knows of no pass */
+            v.flags |= FLAG_AGAIN; /* on a thread of the autograd engine, where no pass is open */
         if (tc->open[i].stage == v.stage) {
             v.flags |= tc->open[i].flags & FLAG_AGAIN;
             v.parent = tc->open[i].id;
@@ -185,7 +187,7 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
     tc->open[tc->n++] = v;
 }
 
-/* kind: what it began with. */
+/* kind: the kind of event that the interval began with. */
 static struct torch_interval interval_of(const struct torch_open *tc, unsigned kind,
                                          const struct torch_item *e) {
     struct torch_interval v = {.ts = e->ts, .name = e->arg};
@@ -204,7 +206,8 @@ static struct torch_interval interval_of(const struct torch_open *tc, unsigned k
     return v;
 }
 
-/* Said at the beginning of a record: is it what we have, too? Else something was lost between. */
+/* Handles an interval that a record, at its beginning, says is open. If it is not open here too, something was lost in between: closes what
+ * differs, and opens it. */
 static int reopen(struct job *j, struct torch_open *tc, uint32_t *at, const struct torch_item *e) {
     struct torch_interval v = interval_of(tc, (unsigned)e->c, e);
     int rc = SQLITE_OK;
@@ -297,8 +300,8 @@ static int note_point(struct job *j, size_t block) {
 }
 
 /*
- * Where those that go on will begin to read: behind it lies the end of a step, before it nothing that is later than that. Later words are
- * hardly about what is before it, then.
+ * Chooses the block from which a later conversion will continue: the end of a step lies after its beginning, and nothing before it is later
+ * than that end. Then later records are unlikely to be about what comes before it.
  */
 static void choose_point(struct job *j) {
     const struct torch_steps *s = &j->at.steps;
@@ -306,7 +309,7 @@ static void choose_point(struct job *j) {
     size_t i = j->npoints;
     for (size_t k = 0; k < s->n; k++) {
         if (k && s->s[k].end <= s->s[k - 1].end)
-            return; /* they are not told in their order */
+            return; /* the steps were not recorded in order */
         told = s->s[k].told > told ? s->s[k].told : told;
     }
     if (!j->goes_on)
@@ -328,7 +331,7 @@ static int keep_point(struct job *j, size_t block) {
     return !j->kept && j->nkept ? SQLITE_NOMEM : SQLITE_OK;
 }
 
-/* What was counted as no model's, and is by now, is counted anew. */
+/* Marks a module as a model. When its calls were counted before as those of no model, the trace must be read anew. */
 static int note_model(struct job *j, uint64_t name) {
     int known = name < j->at.nmodels && j->at.models[name];
 
@@ -359,7 +362,7 @@ static int take_name(struct job *j, const struct trace_value *v) {
     return rc;
 }
 
-/* before: called for each block from the first on, before its records. */
+/* before: called for each block, before its records. */
 static int each(struct job *j, size_t from, int record, int (*before)(struct job *, size_t),
                 int (*take)(struct job *, const struct trace_value *)) {
     struct reader *r = j->l->shared.reader;
@@ -386,8 +389,8 @@ static int each(struct job *j, size_t from, int record, int (*before)(struct job
 }
 
 /*
- * When the innermost interval ended that is open at the end; 0: not known. A thread of the engine's own learns that a pass is over when
- * the next one comes.
+ * Returns the end of the innermost interval of a thread that is still open at the end; 0: it is not known. A thread of the autograd engine
+ * learns that a pass is over only when the next one comes.
  */
 static uint64_t last_end(const struct job *j, const struct torch_open *tc) {
     const struct torch_interval *v = &tc->open[tc->n - 1];
@@ -397,7 +400,7 @@ static uint64_t last_end(const struct job *j, const struct torch_open *tc) {
     return j->at.pass_end > v->ts ? j->at.pass_end : 0;
 }
 
-/* The calls of what is read now, in a thread of its own where they go into a pipe. */
+/* Makes the rows of the calls that are read now; runs in a thread of its own when they go into a pipe. */
 static int make_calls(void *ctx, struct torch_pipe *pipe) {
     struct job *j = ctx;
     struct load *l = j->l;
@@ -416,7 +419,7 @@ static int make_calls(void *ctx, struct torch_pipe *pipe) {
     return rc;
 }
 
-/* Names, steps and calls of what is read now. */
+/* Loads the names, steps and calls of the blocks that are read now. */
 static int load_calls(struct job *j) {
     struct load *l = j->l;
     size_t from = j->at.from, first = from ? l->shared.first : 0;
@@ -444,7 +447,7 @@ static int load_calls(struct job *j) {
     return rc == SQLITE_OK ? torch_pipe_run(l, make_calls, j) : rc;
 }
 
-/* was: what torch_state_save() gave when the trace was read before. *again: rows of then would have to change. */
+/* was: result of torch_state_save() when the trace was read before. *again: set when rows written then would have to change. */
 static int load_from(struct load *l, const uint8_t *was, size_t n, int *again) {
     struct job j = {.l = l,
                     .base = (int64_t)((uint64_t)l->trace << 40),

@@ -10,7 +10,7 @@
 
 #define BIT(type) (1ull << TRACE_##type)
 
-/* Puts a text into *to; an empty one does not replace a known one. */
+/* Stores a text in *to; an empty text does not replace a known one. */
 static int set(char **to, const struct trace_value *v, char *(*make)(const void *, size_t)) {
     char *text;
 
@@ -58,7 +58,7 @@ static int take_process(struct meta *m, const struct trace_value *v) {
     return err ? -ENOMEM : 0;
 }
 
-/* probing.sample_rate: seconds between samples. */
+/* Takes the config record probing.sample_rate: seconds between samples. */
 static int take_config(struct meta *m, const struct trace_value *v) {
     static const char key[] = "probing.sample_rate";
     const struct trace_value *k = &v[TRACE_config_key], *value = &v[TRACE_config_value];
@@ -164,7 +164,7 @@ static int take_block(struct meta *m, struct epochs *es, const struct reader_dat
 }
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
-    /* Code names are of stacks, and come all along a recording: with them its dictionary is read to the end. */
+    /* Code names belong to stacks, and occur throughout a recording; reading them requires reading its dictionary to the end. */
     const uint64_t want = BIT(process) | BIT(clock) | BIT(config) | BIT(thread) | BIT(end) |
                           (epochs_have_stacks(es) ? BIT(code_name) : 0);
     struct reader_data data = {0};

@@ -10,14 +10,14 @@
 
 #define MODULES_MAX 65536
 
-/* While loading: what is known already, and which module an (epoch, id) is. */
+/* State while loading: the modules known so far, and the module that an (epoch, id) stands for. */
 struct loading {
     struct modules *m;
     struct symbols *s;
     const struct recorded *rec;
-    struct keys known; /* path, range, bias, build-id -> index + 1 */
-    struct keys ids;   /* (epoch, id) */
-    uint32_t *which;   /* by ids: index into m->m */
+    struct keys known; /* key: path, range, bias, build-id; its id is the index + 1 */
+    struct keys ids;   /* key: (epoch, id) */
+    uint32_t *which;   /* for each of ids: index in m->m */
     size_t which_cap;
 };
 
@@ -34,7 +34,7 @@ static int add(struct loading *l, const struct dict *d, const struct dict_module
                          .bias = dm->bias,
                          .load = dm->ts,
                          .unload = UINT64_MAX};
-    char *path = malloc(n + 1); /* as it is: to open it */
+    char *path = malloc(n + 1); /* the bytes as they are, to open the file */
     size_t len = 4 * sizeof(uint64_t) + n + 1 + dm->build_id_len;
     char *key = malloc(len);
     uint32_t id = 0;
@@ -47,7 +47,7 @@ static int add(struct loading *l, const struct dict *d, const struct dict_module
         memcpy(key + sizeof nums, path, n + 1);
         if (dm->build_id_len)
             memcpy(key + sizeof nums + n + 1, dm->build_id, dm->build_id_len);
-        /* unlinked, or replaced by an upgrade: the build-id will tell whether it is the same again */
+        /* unlinked, or replaced by an upgrade: the build-id tells whether the file there is the same */
         static const char gone[] = " (deleted)";
         if (n > sizeof gone && strcmp(path + n - (sizeof gone - 1), gone) == 0)
             path[n - (sizeof gone - 1)] = 0;
@@ -143,7 +143,7 @@ static int by_value(const void *x, const void *y) {
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Sorts, and notes the times at which a range was taken by a later module. */
+/* Sorts the modules, and finds the times at which a later module took over an address range. */
 static int arrange(struct modules *m) {
     uint64_t top = 0; /* end of the ranges so far */
     size_t before = 0;
@@ -195,7 +195,7 @@ int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct 
 
 struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t ts) {
     struct module *best = NULL;
-    size_t lo = 0, hi = m->n; /* the first that starts after pc */
+    size_t lo = 0, hi = m->n; /* find the first module that starts after pc */
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -210,8 +210,7 @@ struct module *modules_at(const struct modules *m, uint64_t pc, uint64_t ts) {
             break;
         if (pc >= a->end)
             continue;
-        /* the one loaded last before ts; a module is seen a little after it came, so that the
-         * earliest is better than none */
+        /* take the one loaded last before ts; since a module is noticed a little after it was loaded, the earliest one is better than none */
         if (!best || (a->load <= ts && (best->load > ts || a->load > best->load)) ||
             (a->load > ts && best->load > ts && a->load < best->load))
             best = a;

@@ -10,10 +10,11 @@
 
 #include "source.h"
 
-#define MOST 4 /* threads */
-#define ROOM 8 /* files that are open and not taken */
+#define MOST 4 /* maximum number of threads */
+#define ROOM 8 /* maximum number of files that are open and not taken */
 #define A_THREADS                                                                                  \
-    (2u << 20) /* bytes of traces: to start a thread takes longer than to index so many */
+    (2u                                                                                            \
+     << 20) /* bytes of traces for each thread: starting a thread takes longer than indexing fewer */
 
 struct file {
     enum { NOBODYS, SOMEBODYS, OPENED } state;
@@ -27,13 +28,14 @@ struct opened {
     size_t threads;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* under the lock */
+    /* Access with the lock held. */
     struct file *file;
-    size_t next, taken; /* files: to be opened next, that the caller asked for last */
+    /* indices of the files to be opened next, and last asked for by the caller */
+    size_t next, taken;
     int stop;
 };
 
-/* Whether opening and reading it waits for nobody. */
+/* Returns 1 for a regular file, which can be opened and read without waiting for anybody. */
 static int is_file(const char *path) {
     struct stat st;
 
@@ -65,7 +67,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-/* For how many threads there is work. */
+/* Returns how many threads there is work for. */
 static size_t shares(const struct inputs *in) {
     uint64_t bytes = 0;
     struct stat st;
@@ -97,7 +99,7 @@ struct opened *opened_start(const struct inputs *in) {
     most = most < in->n ? most : in->n - (in->n > 0);
     want = want > MOST ? MOST : want;
     want = want < most ? want : most;
-    sigfillset(&all); /* signals are the caller's */
+    sigfillset(&all); /* signals are for the caller's thread */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     while (o->threads < want && pthread_create(&o->thread[o->threads], NULL, work, o) == 0)
         o->threads++;

@@ -26,7 +26,7 @@ static int begins_with(const char *p, size_t n, const char *with, size_t len) {
     return n >= len && memcmp(p, with, len) == 0;
 }
 
-/* "outermost;...;innermost 12" in the first line, or as much of it as there is. */
+/* Returns 1 when the first line, or the part of it that was read, has the form "outermost;...;innermost 12". */
 static int is_folded(const char *p, size_t n) {
     const char *end = memchr(p, '\n', n), *semicolon;
     size_t len = end ? (size_t)(end - p) : n, i = len;
@@ -37,7 +37,7 @@ static int is_folded(const char *p, size_t n) {
     return semicolon && (!end || (i < len && i > 1 && p[i - 1] == ' ')) && !memchr(p, 0, n);
 }
 
-/* Whether a file that begins like this is one that Probing made. */
+/* Returns 1 when a file that begins with these n bytes was made by Probing. */
 static int is_ours(enum output_kind kind, const char *p, size_t n) {
     static const char sqlite[16] = "SQLite format 3";
 
@@ -78,7 +78,7 @@ static int is_input(const struct inputs *in, const struct stat *out) {
     return 0;
 }
 
-/* Reads the beginning of a file that stat() has shown to be regular. Bytes or -errno. */
+/* Reads the beginning of a file that lstat() has shown to be regular. Returns the number of bytes, or -errno. */
 static int read_head(const char *path, char *head, size_t n) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);

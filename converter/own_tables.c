@@ -9,17 +9,17 @@
 #define COLUMNS_MOST 500
 #define MARK         "/* the program's own table */"
 
-/* Rows of tables among other events, found without looking at all. */
+/* An index that finds the rows of tables without looking at all other events. */
 #define INDEX                                                                                      \
     "CREATE INDEX IF NOT EXISTS main.event_of_table ON event(name) WHERE name GLOB 'python.*'"
 
-/* Tables that have rows, and those that were declared. */
+/* Names of tables that have rows, and of tables that were declared. */
 #define NAMES                                                                                                     \
     "SELECT DISTINCT substr(name, 8) FROM main.event WHERE name GLOB 'python.*' AND name <> 'python.table()'"     \
     " UNION SELECT k.value FROM main.event v CROSS JOIN main.event_value k ON k.event = v.id AND k.key = 'table'" \
     " WHERE v.name = 'python.table()' AND v.name GLOB 'python.*' AND typeof(k.value) = 'text'"
 
-/* Columns of table ?1: as declared, and those of its first row and its last, in that order; timestamp is there in any case. */
+/* Columns of table ?1: first the declared ones, then those of its first and last rows; the column timestamp exists in any case. */
 #define COLUMNS                                                                                     \
     "SELECT name FROM (SELECT 0 AS sort, c.id, c.value AS name FROM main.event v"                   \
     " CROSS JOIN main.event_value n ON n.event = v.id AND n.key = 'table' AND n.value = ?1"         \
@@ -31,12 +31,12 @@
     " WHERE name <> '' AND name <> 'timestamp' COLLATE NOCASE"                                      \
     " GROUP BY lower(name) ORDER BY min(sort), min(id)"
 
-/* What every row has besides, where the program has no column of that name. */
+/* Columns that every view gets as well, unless the program has a column of that name. */
 static const char *const more[][2] = {
     {"step", "v.step"}, {"rank", "t.rank"}, {"pid", "t.pid"}, {"trace_id", "t.id"}};
 #define NMORE (sizeof more / sizeof *more)
 
-/* The text that makes the view; sqlite3_free. NULL: *rc says why. */
+/* Returns the SQL that makes the view, for sqlite3_free(); NULL: *rc says why. */
 static char *text_of(sqlite3 *db, const char *table, const char *view, int *rc) {
     sqlite3_stmt *st = NULL;
     unsigned has = 0;
@@ -76,7 +76,7 @@ static char *text_of(sqlite3 *db, const char *table, const char *view, int *rc) 
     return text;
 }
 
-/* 1: a table or view of that name is there, or belongs to every database; *text: what made it where it is one of ours (sqlite3_free). */
+/* Returns 1 when a table or view of that name exists, or belongs to every database. *text: its SQL if it is a view made here, for sqlite3_free(). */
 static int is_taken(sqlite3 *db, const char *view, char **text) {
     sqlite3_stmt *st = NULL;
     int taken = tables_has_name(view);
@@ -96,7 +96,7 @@ static int is_taken(sqlite3 *db, const char *view, char **text) {
     return taken;
 }
 
-/* A view that SQLite refuses (`sqlite_x`, say) is not there, and all else is. */
+/* Makes the view of a table. When SQLite refuses it (named `sqlite_x`, for example), only that view is missing. */
 static int make_view(sqlite3 *db, const char *table) {
     char *other = sqlite3_mprintf("python_%s", table), *was = NULL, *drop = NULL;
     const char *view = table;

@@ -6,7 +6,7 @@
 
 #define FIND "SELECT run, attempt FROM trace_file WHERE recording = ?1 AND run IS NOT NULL LIMIT 1"
 
-/* NULL: it has no such columns. */
+/* Returns NULL when the database has no such columns. */
 static sqlite3_stmt *ask(sqlite3 *db) {
     sqlite3_stmt *st = NULL;
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* What was asked for of the trace, by a clock that is known: nothing else is read from here on. */
+/* Restricts reading to what was asked for, once the trace's clock is known: from here on nothing else is read. */
 static void take_part(struct prepared *p, const struct prepare_plan *plan, struct reader *r,
                       struct clock_map *clock) {
     struct vtab_shared *s = &p->load.shared;
@@ -13,16 +13,16 @@ static void take_part(struct prepared *p, const struct prepare_plan *plan, struc
     s->types = plan->types ? plan->types : plan->need;
     s->lo = plan->since == INT64_MIN ? 0 : clock_mono(clock, plan->since);
     s->hi = plan->until == INT64_MAX ? UINT64_MAX : clock_mono(clock, plan->until);
-    if (types >> TRACE_trigger & 1) /* their stacks */
+    if (types >> TRACE_trigger & 1) /* their stacks are samples */
         types |= 1ull << TRACE_sample;
-    types |= 1ull << TRACE_symbol; /* what names addresses, whenever it was */
+    types |= 1ull << TRACE_symbol; /* names of addresses, whenever they were recorded */
     if (s->types || s->lo || s->hi != UINT64_MAX)
         reader_range(r, s->lo, s->hi, types);
     if (!s->lo && s->hi == UINT64_MAX)
         s->hi = 0;
 }
 
-/* Whose it is, and whether it is there already. */
+/* Finds out which recording the trace is, and whether the database has it already. */
 static void identify(struct prepared *p, const struct prepare_plan *plan, size_t nth,
                      const struct reader *r) {
     if (nth == SIZE_MAX)
@@ -36,7 +36,7 @@ static void identify(struct prepared *p, const struct prepare_plan *plan, size_t
         p->state = APPEND_SAME;
 }
 
-/* How much of it was read when it was converted, where that is still so. */
+/* Skips the blocks that were read when the trace was converted before, if they are still the same. */
 static void skip_known(struct prepared *p, const struct prepare_plan *plan, struct reader *r) {
     if (p->state != APPEND_GROWN || plan->partial || !resume_begins(&p->was->at, r))
         return;
@@ -45,7 +45,7 @@ static void skip_known(struct prepared *p, const struct prepare_plan *plan, stru
     reader_known(r, p->was->at.blocks, p->was->rows.lost);
 }
 
-/* What becomes rows, and what those say something by: the rest is not read. */
+/* Restricts reading to records that become rows, and to those that are needed to make sense of them. */
 static void want(struct reader *r, uint64_t need) {
     if (need & VTAB_STEPS)
         need |= 1ull << TRACE_torch_calls;
@@ -55,7 +55,7 @@ static void want(struct reader *r, uint64_t need) {
         reader_want(r, need);
 }
 
-/* It has to be read as a whole all the same. */
+/* Gives up continuing the trace: it has to be read completely after all. */
 static int read_all(struct prepared *p) {
     const uint64_t none[TRACE_NLOST] = {0};
 
@@ -86,9 +86,10 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
     p->load.no_rows = plan->need && !(plan->need & (VTAB_ROWS | 1ull << TRACE_trigger));
     skip_known(p, plan, r);
     want(r, plan->need);
-    if (!plan->partial && !plan->need && reader_check(r) != 0) /* else as its rows are made */
+    /* otherwise blocks are checked as their rows are made */
+    if (!plan->partial && !plan->need && reader_check(r) != 0)
         return -ENOMEM;
-    if (plan->partial && p->boot) { /* first: what is left out is not read at all */
+    if (plan->partial && p->boot) { /* done first, so that what is left out is not read at all */
         struct meta aligned = {0};
         int err = align_apply(plan->align, nth, &aligned);
         if (!err)
@@ -113,7 +114,7 @@ int prepare_read(struct prepared *p, const struct prepare_plan *plan, const stru
         (has_native && modules_load(&p->modules, r, s->epochs, plan->symbols, &p->recorded) != 0) ||
         (p->boot && align_apply(plan->align, nth, &p->meta) != 0))
         return -ENOMEM;
-    epochs_trim(s->epochs); /* its samples' turn may come later */
+    epochs_trim(s->epochs); /* the turn of its samples may come later */
     if (plan->partial && !p->boot)
         take_part(p, plan, r, &p->meta.clock);
     return plan->partial ? reader_check(r) : 0;

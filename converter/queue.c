@@ -17,7 +17,7 @@ static const char into_sums[] =
     " leaf_ns = leaf_ns + ?12, leaf_running_ns = leaf_running_ns + ?13";
 static const struct {
     const char *sql;
-    int values; /* the first columns; its texts come after them */
+    int values; /* number of leading columns with numbers; the texts follow */
 } inserts[QUEUE_TABLES] = {
     [QUEUE_PART] = {"INSERT INTO part(id, frames) VALUES(?1, ?2)", 1},
     [QUEUE_STACK] =
@@ -105,13 +105,13 @@ void queue_text_end(struct queue *q, struct queue_row *r, size_t len) {
     q->waiting.ntext += len;
 }
 
-/* is_all: in the place of its trace's number comes that of all traces. */
+/* is_all: inserts it with trace 0, which stands for all traces, in place of its own trace. */
 static int insert(sqlite3_stmt *st, const struct queue_row *r, const char *text, int is_all) {
     int column = inserts[r->table].values;
 
     for (int i = 0; i < column; i++)
         sqlite3_bind_int64(st, i + 1, i || !is_all ? r->v[i] : 0);
-    if (r->table == QUEUE_STACK && r->v[3] == r->v[1]) /* no Python in it */
+    if (r->table == QUEUE_STACK && r->v[3] == r->v[1]) /* it has no Python frame */
         sqlite3_bind_null(st, 4);
     if ((r->table == QUEUE_FUNCTION || r->table == QUEUE_FRAME) && r->v[2] == 0) /* no line */
         sqlite3_bind_null(st, 3);

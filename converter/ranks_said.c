@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#define NAMED "8" /* ranks, at most */
+#define NAMED "8" /* maximum number of ranks that are named */
 
-/* Each gives one row or none: a sentence of the first run that it is true of. */
+/* Queries for a sentence about the first run that it is true of; they give one row or none. */
 static const char missing[] =
     "WITH RECURSIVE job AS (SELECT run, max(world_size) AS size, count(DISTINCT rank) AS there"
     " FROM trace_file WHERE run IS NOT NULL AND rank BETWEEN 0 AND world_size - 1 GROUP BY run"
@@ -17,7 +17,7 @@ static const char missing[] =
     " SELECT printf('no trace of rank%s %s%s of %d of run %s', iif(size - there > 1, 's', ''),"
     " (SELECT group_concat(rank, ', ') FROM gone), iif(size - there > " NAMED ", ', ...', ''),"
     " size, run) FROM job";
-/* What a rank forks (a data loader) has inherited its number and its groups. */
+/* Processes forked by a rank (data loaders) are left out, because they have inherited its number and its groups. */
 static const char twice[] =
     "WITH parent AS MATERIALIZED (SELECT DISTINCT run, rank, boot_id, pid FROM trace_file WHERE rank IS NOT NULL)"
     " SELECT printf('%d processes say that they are rank %d of run %s (%s)',"
@@ -28,7 +28,7 @@ static const char twice[] =
     " AND EXISTS (SELECT 1 FROM process_group g WHERE g.trace = f.id) GROUP BY f.run, attempt, f.rank"
     " HAVING count(DISTINCT f.boot_id || ' ' || f.pid || ' ' || process_ts) > 1 ORDER BY f.run, attempt, f.rank LIMIT 1";
 
-/* Adds the sentence, if there is one. */
+/* Appends the sentence of a query, if there is one. */
 static int add(sqlite3 *db, const char *sql, char *line, size_t size) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);

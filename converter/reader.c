@@ -99,7 +99,7 @@ void reader_totals(const struct reader *r, struct reader_totals *out) {
     }
 }
 
-/* Tells a newer version, another zstd file and something else apart. */
+/* Decides why no block was found: a newer version, another zstd file, or something else. */
 static int why_nothing(struct reader *r) {
     static const uint8_t ours[12] = {0x5d, 0x2a, 0x4d, 0x18, 60, 0, 0, 0, 'P', 'R', 'B', 'h'};
     size_t n;
@@ -121,7 +121,7 @@ static int open_source(struct reader **out, struct reader *r) {
     int err = r->src.size == 0 ? -ENODATA : reader_index(r);
     size_t good = 0;
 
-    /* one block that can be read makes it a trace; damage may have hit any of them */
+    /* one readable block makes it a trace, because damage may have hit any of them */
     struct reader_data d = {0};
     for (size_t i = 0; !err && i < r->nblocks && !good; i++) {
         int e = reader_load(r, i, &d);
@@ -141,7 +141,7 @@ static int open_source(struct reader **out, struct reader *r) {
 }
 
 struct reader_kept {
-    struct reader r; /* its source is the one of then, and closed */
+    struct reader r; /* a copy; its source is closed */
     struct reader_block blocks[];
 };
 
@@ -157,7 +157,7 @@ struct reader_kept *reader_keep(const struct reader *r, size_t *budget) {
     return k;
 }
 
-/* r, whose source is open, is as it was when it was kept. 0 or -ENOMEM. */
+/* Makes r, whose source is open, as it was when it was kept. Returns 0 or -ENOMEM. */
 static int take_kept(struct reader *r, const struct reader_kept *k) {
     struct source src = r->src;
     struct reader_block *blocks = malloc((k->r.nblocks + 1) * sizeof *blocks);

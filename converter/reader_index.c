@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The walk over the file that makes the index of its blocks. */
+/* reader_index.c - walks the file and makes the index of its blocks. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 
 #define ZSTD_MAGIC    0xFD2FB528u
 #define TRIALS_MAX    1024
-#define MOVED_MAX     1024 /* blocks that come late */
+#define MOVED_MAX     1024 /* maximum number of blocks that come late */
 #define RESYNC_WINDOW (256u << 10)
 
-/* Whether the frames of two blocks are the same bytes. */
+/* Returns 1 when the frames of two blocks have the same bytes. */
 static int same_bytes(struct reader *r, const struct reader_block *a,
                       const struct reader_block *b) {
     uint8_t part[4096];
@@ -32,7 +32,7 @@ static int same_bytes(struct reader *r, const struct reader_block *a,
     return 1;
 }
 
-/* Where in the index the block with that number is, or belongs. */
+/* Returns the index at which the block with that sequence number is, or belongs. */
 static size_t index_of(const struct reader *r, uint32_t seq) {
     size_t lo = 0, hi = r->nblocks;
 
@@ -49,9 +49,9 @@ static size_t index_of(const struct reader *r, uint32_t seq) {
 }
 
 /*
- * One more block. 0; 1: it begins another trace; -errno. Numbers ascend in a trace. A block that is there already, byte by
- * byte, is a repeat, and one that could not be read is replaced by a copy that can; whatever else has a number that is there
- * begins a trace, and so does number 0.
+ * Adds one more block. Returns 0; 1: it begins another trace; -errno. Sequence numbers ascend within a trace. A block that exists already,
+ * byte by byte the same, is a repetition, and one that could not be read is replaced by a readable copy. Any other block whose number
+ * exists already begins a new trace, and so does number 0.
  */
 static int add(struct reader *r, const struct reader_block *b, struct reader_data *d) {
     size_t at = index_of(r, b->seq);
@@ -83,7 +83,7 @@ static int add(struct reader *r, const struct reader_block *b, struct reader_dat
     return 0;
 }
 
-/* A good hint at pos whose frame fits into the file: fills b. 0, -EBADMSG, -EAGAIN (frame cut). */
+/* Fills b from a valid hint at pos whose frame fits into the file. Returns 0, -EBADMSG, or -EAGAIN: the frame is cut off. */
 static int hint_at(struct reader *r, uint64_t pos, struct reader_block *b) {
     struct trace_hint h;
     size_t n;
@@ -116,7 +116,7 @@ static int hint_at(struct reader *r, uint64_t pos, struct reader_block *b) {
     return 0;
 }
 
-/* A frame of ours at pos without a (good) hint before it: decompresses it to know. */
+/* Fills b from one of our frames at pos that has no (valid) hint in front: decompresses it to find out. */
 static int frame_at(struct reader *r, uint64_t pos, struct reader_data *d, struct reader_block *b) {
     size_t n, used = 0;
     const uint8_t *p = source_view(&r->src, pos, 4, &n);
@@ -130,7 +130,7 @@ static int frame_at(struct reader *r, uint64_t pos, struct reader_data *d, struc
         r->newer++;
     if (err && err != -ENOTSUP)
         return err == -ENOMEM ? err : -EBADMSG;
-    r->trials--; /* only what came to nothing counts */
+    r->trials--; /* only unsuccessful trials count */
     *b = (struct reader_block){.pos = pos,
                                .off = pos,
                                .compressed = (uint32_t)used,
@@ -144,7 +144,7 @@ static int frame_at(struct reader *r, uint64_t pos, struct reader_data *d, struc
     return 0;
 }
 
-/* Length of another skippable frame at pos, when what follows it makes sense; else 0. */
+/* Returns the length of another skippable frame at pos, if it is followed by something valid; else 0. */
 static uint64_t skippable_at(struct reader *r, uint64_t pos) {
     size_t n;
     const uint8_t *p = source_view(&r->src, pos, 8, &n);
@@ -155,7 +155,7 @@ static uint64_t skippable_at(struct reader *r, uint64_t pos) {
     uint64_t len = 8 + (uint64_t)trace_get32(p + 4);
     if (len > r->src.size - pos)
         return 0;
-    if (len < r->src.size - pos) { /* else a damaged length could swallow good blocks */
+    if (len < r->src.size - pos) { /* otherwise a damaged length could skip good blocks */
         p = source_view(&r->src, pos + len, 4, &n);
         if (!p || n < 4 || (!trace_is_skippable(trace_get32(p)) && trace_get32(p) != ZSTD_MAGIC))
             return 0;
@@ -164,7 +164,7 @@ static uint64_t skippable_at(struct reader *r, uint64_t pos) {
     return len;
 }
 
-/* The next place at or after pos where a hint or a frame of ours stands; the file's size if none. */
+/* Finds the next hint, or frame of ours, at or after pos; *found is the size of the file when there is none. */
 static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_t *found) {
     struct reader_block b;
 
@@ -218,7 +218,7 @@ int reader_index(struct reader *r) {
             pos += skip;
             continue;
         }
-        int cut = at == -EAGAIN; /* a frame that goes on past the end, or says so */
+        int cut = at == -EAGAIN; /* the frame extends past the end, or claims to */
         if (at == -EBADMSG)
             at = frame_at(r, pos, &d, &b);
         if (at == 0) {
@@ -232,7 +232,7 @@ int reader_index(struct reader *r) {
             err = at;
             break;
         }
-        /* Lost. If the block before is damaged, its length may be wrong: search from within it. */
+        /* Something is lost here. If the previous block is damaged, its length may be wrong: then search from inside that block. */
         uint64_t from = pos + 1, next = 0;
         if (r->nblocks > 0) {
             struct reader_block *last = &r->blocks[r->nblocks - 1];
@@ -241,7 +241,7 @@ int reader_index(struct reader *r) {
                 err = reader_load(r, r->nblocks - 1, &d);
                 r->trials++;
                 if (err == 0 && last->off + last->compressed < pos) {
-                    pos = last->off + last->compressed; /* its hint said more than it is */
+                    pos = last->off + last->compressed; /* its hint announced more than it is */
                     continue;
                 }
                 from = err ? last->off + 1 : from;

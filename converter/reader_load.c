@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One block: its frame decompressed, and what its own header and rows say in place of its hint. */
+/* reader_load.c - decompresses the frame of one block, and replaces what its hint says by its own header and rows. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "reader_inside.h"
 
 /*
- * Contexts that nobody uses now. zstd asks which processor this is for each new one, and a virtual machine takes some 20 us to answer: of
- * thousands of small traces that is a sixth of all the time.
+ * Contexts that are not in use. For each new context zstd asks which processor this is, which a virtual machine takes some 20 us to answer:
+ * with thousands of small traces this was a sixth of the total time.
  */
 static struct {
     pthread_mutex_t lock;
@@ -19,7 +19,7 @@ static struct {
     unsigned n;
 } idle = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Never waited for: the lock is somebody's for ever in the child of a fork that came at a bad time. */
+/* The lock is never waited for, because it stays locked for ever in the child of a fork that came at a bad time. */
 static int try_idle(void) {
     return pthread_mutex_trylock(&idle.lock) == 0;
 }
@@ -45,7 +45,7 @@ static void give_context(ZSTD_DCtx *c) {
     ZSTD_freeDCtx(c);
 }
 
-/* As the extension is unloaded, too. */
+/* Also runs when the extension is unloaded. */
 __attribute__((destructor)) static void free_contexts(void) {
     if (!try_idle())
         return;
@@ -60,7 +60,7 @@ void reader_data_free(struct reader_data *d) {
     memset(d, 0, sizeof *d);
 }
 
-/* Decompresses the frame at off into d. -EBADMSG, -EPROTONOSUPPORT, -ENOMEM or 0; *used: its size. */
+/* Decompresses the frame at off into d, and sets *used to its size. Returns 0, -EBADMSG, -EPROTONOSUPPORT, -ENOTSUP or -ENOMEM. */
 int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_data *d,
                  size_t *used) {
     size_t n;
@@ -72,7 +72,7 @@ int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_dat
         return -ENOMEM;
     if (avail > max)
         avail = max;
-    /* the frame's own header first: garbage must not cost a read of megabytes */
+    /* look at the frame's own header first: garbage must not cause a read of megabytes */
     const uint8_t *p = source_view(&r->src, off, avail < 18 ? avail : 18, &n);
     if (!p)
         return -EBADMSG;
@@ -117,7 +117,7 @@ int reader_allow(struct reader *r, uint64_t n) {
     return 1;
 }
 
-/* How many rows there are, whatever the header says, and of which types; up to where they make no sense. */
+/* Counts the rows and collects their types, whatever the header says, up to the first invalid one. */
 static uint64_t count_rows(const struct reader_data *d, uint64_t *types) {
     const uint8_t *p = d->data + d->h.header_len, *end = p + d->h.body_len;
     uint64_t n = 0, id, len;
@@ -133,7 +133,7 @@ static uint64_t count_rows(const struct reader_data *d, uint64_t *types) {
     return n;
 }
 
-/* From here on the block's own header and rows are right, whatever its hint says. 0; -E2BIG. */
+/* Replaces what the hint says by the block's own header and rows, which are used from here on. Returns 0 or -E2BIG. */
 static int take_header(struct reader *r, struct reader_block *b, const struct reader_data *d,
                        size_t used) {
     const struct trace_block_header *h = &d->h;
@@ -168,7 +168,7 @@ int reader_load(struct reader *r, size_t i, struct reader_data *d) {
     if (err == -ENOMEM)
         return err;
     if (!err && d->h.seq != b->seq)
-        err = -EBADMSG; /* not the block that the hint announced */
+        err = -EBADMSG; /* it is not the block that the hint announced */
     if (!err && b->state != READER_GOOD)
         err = take_header(r, b, d, used);
     if (err) {

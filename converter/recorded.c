@@ -13,14 +13,14 @@ struct address {
     uint64_t file, address;
 };
 
-/* The rows of one address until the last of them has come. */
+/* Collects the rows of one address until the last one has come. */
 struct chain {
     struct address at;
     struct symbol all[CHAIN_MAX];
     size_t n;
 };
 
-/* path, NUL, build-id; malloc */
+/* Returns path, NUL, build-id; malloc'ed. */
 static char *file_key(const char *path, size_t n, const uint8_t *build_id, size_t len) {
     char *key = malloc(n + 1 + len);
 
@@ -42,7 +42,7 @@ uint32_t recorded_file(const struct recorded *rec, const char *path, size_t n,
     return id;
 }
 
-/* The number of the file that a row names: 0 when the trace does not say; -ENOMEM. */
+/* Returns the number of the file that a row refers to; 0: the trace does not say; -ENOMEM. */
 static int64_t file_of(struct recorded *rec, const struct dict *d, uint64_t id) {
     const struct dict_native_file *f = dict_native_file(d, id);
     size_t n;
@@ -56,7 +56,7 @@ static int64_t file_of(struct recorded *rec, const struct dict *d, uint64_t id) 
     return file ? (int64_t)file : -ENOMEM;
 }
 
-/* A string of the trace as UTF-8, kept. NULL: no memory. */
+/* Returns a string of the trace as UTF-8, which is kept. NULL: no memory. */
 static const char *keep(struct recorded *rec, const struct dict *d, uint64_t id) {
     size_t n;
     const char *p = dict_string(d, id, &n);
@@ -67,7 +67,7 @@ static const char *keep(struct recorded *rec, const struct dict *d, uint64_t id)
     return k ? keys_key(&rec->texts, k, NULL) : NULL;
 }
 
-/* The chain is whole. What is said later of an address holds: it was looked up again since. */
+/* Stores a complete chain. A later chain of an address replaces an earlier one, because the address was looked up again since. */
 static int put_chain(struct recorded *rec, struct chain *c) {
     struct symbol *all = malloc(c->n * sizeof *all);
     int is_new;
@@ -112,7 +112,7 @@ static int take_row(struct recorded *rec, const struct dict *d, struct chain *c,
         return 0;
     if (c->n && memcmp(&at, &c->at, sizeof at) != 0)
         c->n =
-            0; /* the rest of the one before was lost: it is looked up again where that can be done */
+            0; /* the rest of the previous chain was lost; its address is looked up again where possible */
     if (c->n < CHAIN_MAX)
         c->all[c->n++] = (struct symbol){.name = name,
                                          .source = *source ? source : NULL,

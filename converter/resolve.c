@@ -9,12 +9,13 @@
 #include "resolve_inside.h"
 #include "text.h"
 
-#define FRAMES_MAX  65536        /* of one stack; more is damage */
-#define PLACES_MAX  (256u << 10) /* distinct (stack, pc) remembered at a time */
-#define SUMS_MAX    (16u << 10)  /* functions whose sums are held at a time */
+#define FRAMES_MAX  65536        /* frames of one stack; more is damage */
+#define PLACES_MAX  (256u << 10) /* distinct (stack, pc) that are remembered */
+#define SUMS_MAX    (16u << 10)  /* functions whose sums are held */
 #define SEEN_BITS   14
 #define RECENT_BITS 11
-#define MISSING     (1u << 31) /* in place_total: what it refers to is not in the trace */
+/* flag in place_total: what the place refers to is missing in the trace */
+#define MISSING (1u << 31)
 
 struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct callsites *cs,
                               struct stackset *stacks, const struct resolver_options *opt) {
@@ -91,13 +92,13 @@ static int make_space(struct resolver *rs, size_t n) {
     return 0;
 }
 
-/* The frame id of a Python frame of the dictionary; 0: no memory. */
+/* Returns the frame id of a Python frame of the dictionary; 0: no memory. */
 static uint32_t name_frame(struct resolver *rs, const struct dict *d, uint64_t id) {
     const struct dict_frame *f = dict_frame(d, id);
     uint32_t fn = 0;
     size_t n;
 
-    if (!f) { /* its dictionary block was lost */
+    if (!f) { /* the dictionary block was lost */
         fn = callsites_function(rs->cs, CALLSITE_PYTHON, "[unknown]", NULL, 0, NULL);
         return fn ? callsites_frame(rs->cs, fn, 0, NULL) : 0;
     }
@@ -118,7 +119,7 @@ static uint32_t name_frame(struct resolver *rs, const struct dict *d, uint64_t i
     return fn ? callsites_frame(rs->cs, fn, f->line, NULL) : 0;
 }
 
-/* What the trace itself says; what it has no symbol for, by the files that are here. 0 or -ENOMEM. */
+/* Looks up an address: in the trace's own symbols first, else in the files on this machine. Returns 0 or -ENOMEM. */
 static int look_up(struct resolver *rs, struct module *mod, uint64_t addr, struct symbol *out) {
     const struct symbol *said = recorded_at(rs->opt.recorded, mod->recorded, addr);
     int err = said && said->named ? 0 : symbols_lookup(mod->file, addr, out);
@@ -129,7 +130,7 @@ static int look_up(struct resolver *rs, struct module *mod, uint64_t addr, struc
     return err;
 }
 
-/* The same, once for each frame of an epoch. */
+/* Does the same as name_frame(), but only once for each frame of an epoch. */
 static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint32_t epoch,
                              uint64_t id) {
     size_t was = rs->named_cap;
@@ -139,7 +140,7 @@ static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint32_t
             memset(rs->named, 0, was * sizeof *rs->named);
         rs->named_epoch = epoch;
     }
-    if (id >= 1u << 20) /* a writer counts from 1 */
+    if (id >= 1u << 20) /* writers count from 1, so higher ids are unusual */
         return name_frame(rs, d, id);
     if (resolver_reserve(&rs->named, &rs->named_cap, id + 1, sizeof *rs->named) != 0)
         return 0;
@@ -150,7 +151,7 @@ static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint32_t
     return rs->named[id];
 }
 
-/* The frames of a native address, at rs->nat[*n]: those inlined there come before it. 0, -1: no memory. */
+/* Puts the frames of a native address at rs->nat[*n], with those inlined there before it. Returns 0; -1: no memory. */
 static int name_address(struct resolver *rs, uint64_t at, uint64_t ts, size_t *n) {
     struct module *mod = modules_at(rs->m, at, ts);
     char text[32];
@@ -166,7 +167,7 @@ static int name_address(struct resolver *rs, uint64_t at, uint64_t ts, size_t *n
         own = own->into;
     int eval = own->eval || (at >= rs->opt.eval_start && at < rs->opt.eval_end) ||
                (at >= rs->opt.cold_start && at < rs->opt.cold_end);
-    if (eval) /* Python frames take its place: what is inlined there is their own time, on every build */
+    if (eval) /* Python frames replace it, and on every build what is inlined into it counts as their own time */
         s = own;
     for (; s; s = s->into) {
         uint32_t fn = callsites_function(rs->cs, CALLSITE_NATIVE, s->name, NULL, 0, path);
@@ -178,7 +179,7 @@ static int name_address(struct resolver *rs, uint64_t at, uint64_t ts, size_t *n
     return 0;
 }
 
-/* The same, once for each address, where `seen` does not say it. */
+/* Does the same as name_address(), but only once for each address; called when `seen` does not have it. */
 static int find_frames(struct resolver *rs, const struct address *k, struct native_seen *seen,
                        uint64_t ts, size_t *n) {
     size_t before = *n;
@@ -209,12 +210,12 @@ static int find_frames(struct resolver *rs, const struct address *k, struct nati
         memcpy(rs->nat + *n, rs->known + a->first, a->n * sizeof *rs->nat);
         *n += a->n;
     }
-    if (a->n == 1) /* nearly always */
+    if (a->n == 1) /* nearly always the case */
         *seen = (struct native_seen){k->pc, k->generation, rs->known[a->first]};
     return 0;
 }
 
-/* `call`: it is a return address, the call lies before it. 0, -1: no memory. */
+/* Puts the frames of a native address; `call`: it is a return address, and the call is before it. Returns 0; -1: no memory. */
 static inline int native_frames(struct resolver *rs, uint64_t pc, int call, uint32_t generation,
                                 uint64_t ts, size_t *n) {
     const struct address k = {.pc = call && pc ? pc - 1 : pc, .generation = generation};
@@ -227,7 +228,7 @@ static inline int native_frames(struct resolver *rs, uint64_t pc, int call, uint
     return 0;
 }
 
-/* In place of them all. 0, -1: no memory. */
+/* Puts a single frame "[native]" in place of all native frames. Returns 0; -1: no memory. */
 static int native_alone(struct resolver *rs, size_t *n) {
     uint32_t fn = callsites_function(rs->cs, CALLSITE_NATIVE, "[native]", NULL, 0, NULL);
     uint32_t frame = fn ? callsites_frame(rs->cs, fn, 0, NULL) : 0;
@@ -238,7 +239,7 @@ static int native_alone(struct resolver *rs, size_t *n) {
     return 0;
 }
 
-/* Decodes, names, merges into rs->out. The number of frames; *err on no memory. */
+/* Decodes, names and merges a stack into rs->out. Returns the number of frames; sets *err when there is no memory. */
 static size_t resolve(struct resolver *rs, const struct dict *d, const struct dict_stack *st,
                       const struct place *at, uint64_t ts, int *err) {
     uint64_t pc = at->pc;
@@ -253,7 +254,7 @@ static size_t resolve(struct resolver *rs, const struct dict *d, const struct di
     if (make_space(rs, want) != 0)
         return 0;
     while (np < want && trace_list_next(&list, &prev, &x)) {
-        if (x == 0) { /* marks the frame before it */
+        if (x == 0) { /* 0 marks the previous frame */
             if (np)
                 rs->py[np - 1].entry = 1;
             continue;
@@ -278,7 +279,7 @@ static size_t resolve(struct resolver *rs, const struct dict *d, const struct di
     return merge_stacks(rs->py, np, rs->nat, nn, (st->flags & 6) != 0, rs->out);
 }
 
-/* The total of the stack of n frames in rs->out. 0: no memory. */
+/* Returns the number of the total for the stack of n frames in rs->out. 0: no memory. */
 static uint32_t total_of(struct resolver *rs, size_t n) {
     uint32_t leaf = 0, site = 0;
     const void *key = &site;
@@ -296,7 +297,7 @@ static uint32_t total_of(struct resolver *rs, size_t n) {
         if (n && !(site = stackset_put(rs->stacks, rs->out, n, &leaf)))
             return 0;
     } else {
-        for (size_t i = n; i > 0; i--) /* from the root */
+        for (size_t i = n; i > 0; i--) /* from the outermost frame on */
             if (!(site = callsites_push(rs->cs, site, rs->out[i - 1])))
                 return 0;
     }
@@ -312,14 +313,14 @@ static uint32_t total_of(struct resolver *rs, size_t n) {
         memcpy(rs->frames + rs->nframes, rs->out, n * sizeof *rs->frames);
     rs->nframes += rs->stacks ? n : 0;
     if (rs->opt.functions_only ||
-        site > rs->newest) { /* if it is too much, the next one is not resolved */
+        site > rs->newest) { /* if these are too many items, the next stack is not resolved */
         rs->newest = site;
         rs->spent = !reader_allow(rs->opt.reader, n);
     }
     return id;
 }
 
-/* The total of a place not seen before (or forgotten), with MISSING. 0: no memory. */
+/* Returns the number of the total for a place that is new (or was forgotten), with MISSING where that applies. 0: no memory. */
 static uint32_t new_place(struct resolver *rs, const struct place *k, uint64_t ts) {
     uint32_t missing = 0, total;
     size_t n = 0;
@@ -440,7 +441,7 @@ static int hand_on_sums(struct resolver *rs) {
     return err;
 }
 
-/* Hands the sums by stack on, adds them to those by function. 0 or -ENOMEM. */
+/* Hands the sums by stack on to the queue, and adds them to the sums by function. Returns 0 or -ENOMEM. */
 static int flush(struct resolver *rs) {
     int err = 0;
 

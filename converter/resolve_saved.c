@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The native addresses that a resolver has named, kept for another conversion of the trace. */
+/* resolve_saved.c - stores the native addresses that a resolver has named for another conversion of the trace. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "resolve_inside.h"
 
-/* As resolver_save() writes an address; its frames follow. */
+/* The form in which resolver_save() writes an address; its frames follow. */
 struct saved {
     struct address key;
     uint32_t n, pad;

@@ -12,7 +12,7 @@ static uint64_t mix(uint64_t h, const void *p, size_t n) {
     return hash_spread(hash_bytes(h, p, n));
 }
 
-/* Of the modules that were loaded until then; how many those are. */
+/* Returns a digest of the modules that were loaded until then; *n: how many they are. */
 static uint64_t digest_modules(const struct modules *mods, uint64_t last, uint64_t *n) {
     uint64_t h = HASH_START;
 
@@ -57,7 +57,7 @@ int resume_begins(const struct resume *was, const struct reader *r) {
            reader_digest(r, was->blocks) == was->digest;
 }
 
-/* Modules that came since are no others' place, and nothing of then was waiting for one. */
+/* Checks that new modules do not overlap the addresses of others, and that no earlier address was left without a module. */
 static int same_modules(const struct resume *was, const struct resume_rows *rows,
                         const struct modules *mods) {
     uint64_t n, top = 0;
@@ -67,7 +67,7 @@ static int same_modules(const struct resume *was, const struct resume_rows *rows
         return 0;
     if (n == mods->n)
         return 1;
-    for (size_t i = 0; i < mods->n; i++) { /* by start */
+    for (size_t i = 0; i < mods->n; i++) { /* sorted by start */
         const struct module *m = &mods->m[i];
         more = m->load > was->modules_last;
         if (m->start < top && (more || was_new))
@@ -78,7 +78,7 @@ static int same_modules(const struct resume *was, const struct resume_rows *rows
     return !rows->has_bare;
 }
 
-/* Who had which number at a time of then is as it was. */
+/* Checks that each thread id belongs to the same thread as before, at all times that were read then. */
 static int same_threads(const struct resume *was, const struct resume_rows *rows,
                         const struct threads *t) {
     for (size_t i = 0; i < rows->threads && i < t->n; i++) {
@@ -90,7 +90,7 @@ static int same_threads(const struct resume *was, const struct resume_rows *rows
     return 1;
 }
 
-/* No function of those that have rows got another name since. */
+/* Checks that no function that has rows has got another name since. */
 static int same_names(const struct resume *was, const struct meta *m, const struct callsites *cs) {
     for (uint64_t i = was->names; i < m->code_names.n; i++) {
         const char *name, *file;

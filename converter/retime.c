@@ -5,7 +5,7 @@
 
 #include "bind.h"
 
-/* probing_retime(ns UTC): NULL, and what stands for "always", stay. */
+/* SQL function probing_retime(ns UTC). NULL, and the value that stands for "always", stay as they are. */
 static void new_time(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     struct align_move *m = sqlite3_user_data(ctx);
 
@@ -16,7 +16,7 @@ static void new_time(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     sqlite3_result_int64(ctx, t == INT64_MIN ? t : clock_utc(&m->map, (uint64_t)t));
 }
 
-/* The columns with times of all tables that know their trace, as statements. */
+/* Changes, by generated statements, the time columns of all tables whose rows belong to a trace. */
 static int change_rows(sqlite3 *db, const struct align_move *m) {
     static const char tables[] =
         "SELECT t.name, group_concat('\"' || c.name || '\" = probing_retime(\"' || c.name || '\")', ', '),"
@@ -51,7 +51,7 @@ static int change_rows(sqlite3 *db, const struct align_move *m) {
     return rc;
 }
 
-/* The knots of one boot. */
+/* Changes the knots of one boot. */
 static int change_knots(sqlite3 *db, struct align_move *m, sqlite3_int64 boot) {
     struct clock_map was = {0}, now = {0};
     sqlite3_stmt *st;
@@ -105,7 +105,7 @@ static int change_boots(sqlite3 *db, struct align_move *m) {
     return rc;
 }
 
-/* What the boot that told has to say of itself now. */
+/* Updates the row of the boot that connects the two groups. */
 static int change_teller(sqlite3 *db, const struct align_boot *b) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(

@@ -101,7 +101,7 @@ WITH latest AS MATERIALIZED (
   UNION SELECT x.run, x."group", x.seq, r.rank, r.op, r.bytes, 1, r.until, f.end_ts, f.end_reason, 1
   FROM called x CROSS JOIN raised r ON r.run IS x.run AND r.attempt = x.attempt AND r."group" = x."group" AND r.seq = x.seq CROSS JOIN trace_file f ON f.id = r.trace
 ), broken AS MATERIALIZED ( -- calls that ended in some ranks although others never came: somebody had died. What fails in the last second of a process that is killed says
-  -- nothing (all are killed, one after the other) and, where all are killed, nor does a death at the time when one of those that came was killed. failed: when the last of them did
+  -- nothing (all are killed, one after the other); where all are killed, neither does a death together with one that had come. failed: when the last of them did
   SELECT *, CASE WHEN all_killed THEN min(failed, first_end - 1000000000) ELSE failed END AS before FROM (
     SELECT run, "group", seq, max(CASE WHEN end_reason IS NOT 'killed' OR end_ts > until + 1000000000 THEN until END) + 200000000 AS failed,
       min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end, max(threw) AS threw FROM came GROUP BY run, "group", seq)
