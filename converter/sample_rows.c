@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPACE_EVERY 256 /* samples */
-#define MANY        256 /* are decoded at a time */
+#define SPACE_EVERY 256 /* samples between two checks whether the queue has space */
+#define MANY        256 /* number of samples decoded at a time */
 
 struct sample_rows {
     struct load *l;
@@ -31,7 +31,7 @@ static int push(struct sample_batch *b, const struct sample_row *row) {
     return 0;
 }
 
-/* Resolves the i-th sample and adds it up. */
+/* Resolves the i-th sample and adds it to the sums. */
 static int take(struct sample_rows *s, struct sample_batch *b, size_t i) {
     struct load *l = s->l;
     uint64_t ts = s->ts[i];
@@ -73,7 +73,7 @@ static void merge_runs(const struct sample_row *from, size_t a, size_t m, size_t
         to[o] = i < m && (k >= e || from[i].ts <= from[k].ts) ? from[i++] : from[k++];
 }
 
-/* The end of the ascending run that begins at i. */
+/* Returns the end of the ascending run that begins at i. */
 static size_t run_end(const struct sample_row *rows, size_t n, size_t i) {
     while (++i < n && rows[i - 1].ts <= rows[i].ts)
         ;
@@ -103,13 +103,13 @@ static int sort(struct sample_rows *s, struct sample_batch *b) {
         b->cap = s->spare_cap;
         s->spare = rows;
         s->spare_cap = cap;
-        if (s->spare_cap < b->n) /* cannot be: both hold the batch */
+        if (s->spare_cap < b->n) /* cannot happen: both hold the batch */
             return -ENOMEM;
     }
     return 0;
 }
 
-/* Of part of the trace: what is in it. Stacks of triggers come with these. */
+/* Returns 1 when the sample lies in the wanted part of the trace. Stacks of triggers are samples too. */
 static int wanted(const struct load *l, uint64_t ts, uint64_t count) {
     uint64_t types = l->shared.types;
 
@@ -118,7 +118,7 @@ static int wanted(const struct load *l, uint64_t ts, uint64_t count) {
     return !types || types >> TRACE_sample & 1 || (types >> TRACE_trigger & 1 && count == 0);
 }
 
-/* A block may name a hundred thousand functions: what is to be inserted of them is not gathered until its last sample has come. */
+/* Waits while the queue is full. It is checked within blocks too, because the samples of one block may name a hundred thousand functions. */
 static int make_space(struct sample_rows *s) {
     struct load *l = s->l;
 
@@ -127,7 +127,7 @@ static int make_space(struct sample_rows *s) {
     return queue_is_full(l->stacks->rows) ? l->wait_for_space(l->samples_ctx) : 0;
 }
 
-/* The samples of a block. 0 or -ENOMEM. */
+/* Takes the samples of a block. Returns 0 or -ENOMEM. */
 static int take_all(struct sample_rows *s, struct sample_batch *b) {
     const struct trace_samples to = {s->ts, s->tid, s->stack, s->pc, s->cpu_us, s->count, s->flags};
     struct trace_rows rows;

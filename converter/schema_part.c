@@ -11,7 +11,7 @@ static int is_name(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Behind blanks and comments. */
+/* Returns the place after blanks and comments. */
 static const char *skip_blank(const char *p, const char *end) {
     for (;;) {
         while (p < end && isspace((unsigned char)*p))
@@ -23,7 +23,7 @@ static const char *skip_blank(const char *p, const char *end) {
     }
 }
 
-/* Behind the semicolon that ends the statement: not one in a text, a quoted name or a comment. */
+/* Returns the place after the semicolon that ends the statement, ignoring those in texts, quoted names and comments. */
 static const char *end_of(const char *p, const char *end) {
     char quote = 0;
 
@@ -44,7 +44,7 @@ static const char *end_of(const char *p, const char *end) {
     return end;
 }
 
-/* The word at p, which it goes past. */
+/* Returns the word at *p, and moves *p past it. */
 static const char *take_word(const char **p, const char *end, size_t *n) {
     const char *word = skip_blank(*p, end), *q = word;
 
@@ -91,7 +91,7 @@ int schema_part_add(struct schema_part *p, const char *text, size_t n) {
     return SQLITE_OK;
 }
 
-/* Its words, and those of what they name. */
+/* Marks what the words of the text name as wanted, and what the texts of wanted views name. */
 static void want_words(struct schema_part *p, const char *text, size_t n) {
     for (const char *end = text + n, *word; text < end; text++) {
         if (!is_name(*text))

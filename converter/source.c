@@ -14,14 +14,17 @@
 #include "../traces/plain_file.h"
 #include "../traces/run.h"
 
-#define WINDOW  (64u << 10) /* a larger one is new memory for each file, touched page by page */
-#define LITTLE  512
-#define NEAR    4096         /* a hint, or a small block, is passed over */
-#define SMALL   (4 * WINDOW) /* it is read as a whole: its blocks are wanted next */
+/* a larger window would be fresh memory for each file, touched page by page */
+#define WINDOW (64u << 10)
+#define LITTLE 512
+/* a gap of this size (a hint, or a small block) still counts as reading on */
+#define NEAR 4096
+/* a file of this size is read completely: its blocks are wanted next */
+#define SMALL   (4 * WINDOW)
 #define LOOK_MS 200
 #define COPIES  64
 
-/* An unlinked file to spool into. */
+/* Makes an unlinked file to spool into. */
 static int temp_file(void) {
     const char *dir = getenv("TMPDIR");
     char path[4096];
@@ -55,7 +58,7 @@ static int write_all(int fd, const uint8_t *p, size_t n) {
 
 int (*source_stopped)(void);
 
-/* Until there is something to read, or the end. 0, or -EINTR: nobody wants it any more, and it may bring more for ever. */
+/* Waits until there is something to read, or the end. Returns 0, or -EINTR when nobody wants it any more, as it may go on for ever. */
 static int wait_for(int from) {
     struct pollfd p = {.fd = from, .events = POLLIN};
     int ready = 0;
@@ -90,7 +93,7 @@ static int spool(int from) {
     return err ? err : to;
 }
 
-/* What comes through a pipe can be read once, and is read by several: the copies of those that were read, by the pipe. */
+/* Copies of pipes that were read, found by the pipe: what comes through a pipe can be read only once, but several readers need it. */
 static struct {
     dev_t dev;
     ino_t ino;
@@ -99,7 +102,7 @@ static struct {
 static unsigned copies;
 static pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A descriptor of the copy, -1 if there is none. */
+/* Returns a descriptor of the copy, -1 if there is none. */
 static int find_copy(const struct stat *pipe) {
     int fd = -1;
 
@@ -152,7 +155,7 @@ int source_open(struct source *s, const char *path) {
     s->fd = -1;
     if (source_is_remote(path))
         return open_remote(s, path);
-    /* One that was read is not opened again: a FIFO would wait for another writer. spool() waits for the first, and can be stopped. */
+    /* A pipe that was read is not opened again, as a FIFO would wait for another writer. spool() waits for the first writer, and can be stopped. */
     if ((std_in ? fstat(STDIN_FILENO, &st) : stat(path, &st)) != 0)
         return -errno;
     if (S_ISDIR(st.st_mode))
@@ -188,7 +191,7 @@ void source_memory(struct source *s, const void *p, size_t n) {
     s->size = n;
 }
 
-/* A window of a remote file: what is asked for and no more, who reads it knows what comes next. */
+/* Reads a window of a remote file: only what is asked for, because the caller knows what comes next. */
 static size_t read_remote(struct source *s, uint64_t off, size_t n) {
     int64_t have = s->error ? s->error : remote->read(s->url, off, s->buf, n);
 
@@ -197,9 +200,9 @@ static size_t read_remote(struct source *s, uint64_t off, size_t n) {
     return have < 0 ? 0 : (size_t)have < n ? (size_t)have : n;
 }
 
-/* Reads the window at off; what is missing afterwards is missing for good. */
+/* Reads the window at off; what is missing then stays missing. */
 static int refill(struct source *s, uint64_t off, size_t want) {
-    /* who goes on reads ahead; who leaps (walks hints, picks blocks) wants that and no more */
+    /* Read ahead for a caller that reads on. One that jumps (walks hints, picks blocks) needs just what it asks for. */
     uint64_t end = s->buf_off + s->buf_len;
     int goes_on = off >= s->buf_off && off <= end + NEAR;
     size_t least = !goes_on ? LITTLE : s->walks && s->size > SMALL ? NEAR : WINDOW;

@@ -10,18 +10,17 @@
 
 enum {
     OF_VALUES = -1
-}; /* as a percentile's largest value: 1, and the answer is one of the values */
+}; /* in place of a percentile's largest value: that is 1, and the result must be one of the values */
 struct values {
     double *v; /* sqlite3_malloc */
     size_t n, cap;
-    double share; /* 0..1 */
+    double share; /* share: 0..1 */
     int of_values;
 };
 
 static void values_step(sqlite3_context *ctx, int n, sqlite3_value **v) {
     struct values *all = sqlite3_aggregate_context(ctx, sizeof *all);
-    intptr_t most =
-        (intptr_t)sqlite3_user_data(ctx); /* what stands for the largest value: 100 or 1 */
+    intptr_t most = (intptr_t)sqlite3_user_data(ctx); /* the largest value of p: 100 or 1 */
     int type = sqlite3_value_type(v[0]);
 
     if (!all) {
@@ -68,7 +67,8 @@ static void values_final(sqlite3_context *ctx) {
     } else {
         qsort(all->v, all->n, sizeof *all->v, by_value);
         double at = all->share * (double)(all->n - 1);
-        if (all->of_values) /* the first that so large a share is not above */
+        /* the first value that at least this share of the values does not exceed */
+        if (all->of_values)
             at = fmax(ceil(all->share * (double)all->n) - 1, 0);
         size_t i = (size_t)at, k = i + 1 < all->n ? i + 1 : i;
         sqlite3_result_double(ctx, all->v[i] + (at - (double)i) * (all->v[k] - all->v[i]));
@@ -77,7 +77,7 @@ static void values_final(sqlite3_context *ctx) {
         sqlite3_free(all->v);
 }
 
-/* All whole numbers of a group in ascending order, each once: "0-2,7,9-11". */
+/* Returns all whole numbers of a group in ascending order, each once: "0-2,7,9-11". */
 static void ranges_final(sqlite3_context *ctx) {
     struct values *all = sqlite3_aggregate_context(ctx, 0);
     size_t n = all ? all->n : 0, used = 0, k;

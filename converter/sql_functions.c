@@ -18,7 +18,7 @@
 
 /* ---- times ---- */
 
-/* The timestamp in `v`. 1: there is one; 0: NULL, or an error was set. */
+/* Gets the timestamp in `v`. Returns 1; 0: it is NULL, or an error was set. */
 static int time_of(sqlite3_context *ctx, sqlite3_value *v, double *out) {
     struct when w;
 
@@ -77,7 +77,7 @@ static void to_timestamp(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_result_double(ctx, t);
 }
 
-/* to_timestamp_millis(x): how many of them are a second. */
+/* to_timestamp_millis(x) and its like: the user data is the number of units in a second. */
 static void to_timestamp_of(sqlite3_context *ctx, int n, sqlite3_value **v) {
     double parts = (double)(intptr_t)sqlite3_user_data(ctx);
 
@@ -92,7 +92,7 @@ enum field { YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, DOW, DOY, EP
 static const char *const field_names[NFIELDS] = {
     "year", "quarter", "month", "week", "day", "hour", "minute", "second", "dow", "doy", "epoch"};
 
-/* "hour", "HOURS". NFIELDS: no such field, and an error was set. */
+/* Parses a field name, such as "hour" or "HOURS". Returns NFIELDS, after setting an error, when there is no such field. */
 static enum field field_of(sqlite3_context *ctx, sqlite3_value *v) {
     const char *name = (const char *)sqlite3_value_text(v);
     size_t n = name ? strlen(name) : 0;
@@ -167,7 +167,7 @@ static void date_part(sqlite3_context *ctx, int n, sqlite3_value **v) {
         part(ctx, f, t);
 }
 
-/* year(ts) and its like: the field is the function's own. */
+/* year(ts) and its like: the user data is the field. */
 static void one_part(sqlite3_context *ctx, int n, sqlite3_value **v) {
     enum field f = (enum field)(intptr_t)sqlite3_user_data(ctx);
     double t;
@@ -244,7 +244,7 @@ static void to_char(sqlite3_context *ctx, int n, sqlite3_value **v) {
     }
 }
 
-/* interval('5 minutes'): seconds; for who cannot be taught the syntax of INTERVAL '5 minutes'. */
+/* interval('5 minutes') returns seconds, for programs that cannot parse INTERVAL '5 minutes'. */
 static void interval(sqlite3_context *ctx, int argc, sqlite3_value **v) {
     const char *text = (const char *)sqlite3_value_text(v[0]);
     double seconds;
@@ -260,7 +260,7 @@ static void interval(sqlite3_context *ctx, int argc, sqlite3_value **v) {
 
 /* ---- texts ---- */
 
-/* Whether both are there: *a, *b. */
+/* Gets two texts. Returns 1 when both are there. */
 static int two_texts(sqlite3_value **v, const char **a, const char **b) {
     *a = (const char *)sqlite3_value_text(v[0]);
     *b = (const char *)sqlite3_value_text(v[1]);
@@ -283,7 +283,7 @@ static void contains(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_result_int(ctx, strstr(text, part) != NULL);
 }
 
-/* split_part('a/b/c', '/', 2): 'b'; -1 is the last, '' where there is none. */
+/* split_part('a/b/c', '/', 2) is 'b'; -1 is the last part, and '' a part that does not exist. */
 static void split_part(sqlite3_context *ctx, int n, sqlite3_value **v) {
     const char *text, *by, *end;
     int64_t nth = sqlite3_value_int64(v[2]), parts = 1;
@@ -347,7 +347,8 @@ int sql_functions_register(sqlite3 *db) {
     if (!now)
         return SQLITE_NOMEM;
     now->known = 0;
-    /* Constant in a connection: so a range from now() is found once, not in each row. SQLite frees `now`, also when this fails. */
+    /* now() is declared constant for a connection, so that a range from now() is computed once, not for each row. SQLite frees `now`, even
+     * when this fails. */
     rc = sqlite3_create_function_v2(db, "now", 0, SQLITE_UTF8 | SQLITE_DETERMINISTIC, now, do_now,
                                     NULL, NULL, sqlite3_free);
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof scalars / sizeof *scalars; i++)

@@ -6,7 +6,7 @@
 
 enum { PICK_LEAST = -1, PICK_GREATEST = 1 };
 
-/* As SQLite sorts: numbers before texts before blobs. No NULL. */
+/* Compares two values, which are not NULL, as SQLite sorts them: numbers before texts before blobs. */
 static int pick_order(sqlite3_value *a, sqlite3_value *b) {
     int ta = sqlite3_value_type(a), tb = sqlite3_value_type(b);
     int na = ta == SQLITE_INTEGER || ta == SQLITE_FLOAT,
@@ -39,7 +39,7 @@ static void pick_one(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_result_value(ctx, best);
 }
 
-/* The value of the row that counts, and what it counts by (arg_max). */
+/* The value of the row that was picked, and the value it was picked by (arg_max). */
 struct picked {
     sqlite3_value *value, *by;
 };

@@ -15,7 +15,7 @@
     "SELECT json_extract(value, '$.host') AS host, group_concat(json_extract(value, '$.address'), ', ') AS address" \
     " FROM json_each(attached_nodes()) GROUP BY 1"
 
-/* By schema. */
+/* Grouped by schema. */
 static const struct name {
     const char *schema, *name, *sql;
 } names[] = {
@@ -36,13 +36,13 @@ static const struct name {
      " FROM main.sqlite_master m WHERE m.type = 'view'"},
     {"information_schema", "schemata",
      "SELECT 'probing' AS catalog_name, name AS schema_name FROM pragma_database_list"},
-    /* The last value of each setting: of several traces where they agree, else one row for each value. */
+    /* the last value of each setting; for several traces one row for each different value */
     {"information_schema", "df_settings",
      "SELECT key AS name, value, count(*) AS traces FROM (SELECT key, value, max(timestamp) FROM main.config"
      " GROUP BY trace_id, key) GROUP BY key, value ORDER BY key"},
     {"system", "process", "SELECT * FROM main.process"},
-    /* With the hosts of `probing cluster attach`, where there is a function that tells them: a JSON array of {host, address}. Of two
-     * with one name the first that can be made stays. */
+    /* with the hosts of `probing cluster attach`, when a function tells them as a JSON array of {host, address}; of two entries with the
+     * same name the first that can be made is used */
     {"cluster", "nodes",
      "SELECT n.*, a.address FROM (" NODES ") n LEFT JOIN (" ATTACHED ") a ON a.host = n.host"
      " UNION ALL SELECT host, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, address FROM (" ATTACHED
@@ -55,7 +55,7 @@ static const struct name {
 struct names_table {
     sqlite3_vtab base;
     sqlite3 *db;
-    char *sql, *columns; /* columns: their names, each quoted and with a NUL behind it */
+    char *sql, *columns; /* columns: their names, each quoted and followed by a NUL */
     int n;
 };
 struct names_cursor {
@@ -65,7 +65,7 @@ struct names_cursor {
     int more;
 };
 
-/* 'it''s' -> it's; malloc by SQLite. */
+/* 'it''s' -> it's; allocated by SQLite. */
 static char *names_unquote(const char *arg) {
     size_t n = 0, len = strlen(arg);
     char *out = sqlite3_malloc64(len + 1);
@@ -79,7 +79,7 @@ static char *names_unquote(const char *arg) {
     return out;
 }
 
-/* Argument: a SELECT, quoted. */
+/* The argument is a quoted SELECT. */
 static int names_connect_table(sqlite3 *db, void *aux, int argc, const char *const *argv,
                                sqlite3_vtab **out, char **error) {
     sqlite3_stmt *st = NULL;
@@ -129,8 +129,8 @@ static int names_disconnect(sqlite3_vtab *base) {
     return SQLITE_OK;
 }
 
-/* All rows, as the SELECT of the columns that are read: each column of a view that is not costs as much as one that is, and torch_trace has
- * some that are looked up for each row. */
+/* Always returns all rows, by a SELECT of just the columns that are read: a column of a view costs the same whether it is read or not, and
+ * torch_trace has some that are looked up for each row. */
 static int names_best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
     const struct names_table *t = (struct names_table *)base;
     sqlite3_str *sql = sqlite3_str_new(t->db);
@@ -138,13 +138,14 @@ static int names_best_index(sqlite3_vtab *base, sqlite3_index_info *info) {
 
     sqlite3_str_appendall(sql, "SELECT ");
     for (int c = 0; c < t->n; c++, name += strlen(name) + 1) {
-        int is_read = (int)(info->colUsed >> (c < 63 ? c : 63) & 1); /* the last bit: all others */
+        /* the last bit stands for all other columns */
+        int is_read = (int)(info->colUsed >> (c < 63 ? c : 63) & 1);
         sqlite3_str_appendf(sql, "%s%s", c ? "," : "", is_read ? name : "NULL");
     }
     sqlite3_str_appendf(sql, " FROM (%s)", t->sql);
     info->idxStr = sqlite3_str_finish(sql);
     info->needToFreeIdxStr = 1;
-    info->estimatedCost = 1000; /* there are few */
+    info->estimatedCost = 1000; /* there are few rows */
     info->estimatedRows = 1000;
     return info->idxStr ? SQLITE_OK : SQLITE_NOMEM;
 }
@@ -168,7 +169,7 @@ static int names_close_cursor(sqlite3_vtab_cursor *base) {
     return SQLITE_OK;
 }
 
-/* What the SELECT behind it says: who asks is told "SQL logic error" otherwise. */
+/* Passes on the error of the SELECT behind the table; otherwise the user would see "SQL logic error". */
 static int names_failed(sqlite3_vtab *base, int rc) {
     sqlite3_free(base->zErrMsg);
     base->zErrMsg = sqlite3_mprintf("%s", sqlite3_errmsg(((struct names_table *)base)->db));
@@ -191,7 +192,7 @@ static int names_filter(sqlite3_vtab_cursor *base, int index, const char *text, 
 
     (void)index, (void)argc, (void)argv;
     c->row = 0;
-    if (c->st) /* of the same plan */
+    if (c->st) /* it has the same plan */
         sqlite3_reset(c->st);
     else if (sqlite3_prepare_v2(db, text, -1, &c->st, NULL) != SQLITE_OK)
         return names_failed(base->pVtab, sqlite3_errcode(db));
@@ -220,13 +221,13 @@ int sql_schemas_names(const char *sql, unsigned i) {
     return strcasestr(sql, names[i].schema) && strcasestr(sql, names[i].name);
 }
 
-/* It asks which schemas and names there are, and does not say which one it means. */
+/* Returns 1 for SQL that asks which schemas and names there are, without naming those it means. */
 static int is_about_names(const char *sql) {
     return strcasestr(sql, "database") || strcasestr(sql, "schemata") ||
            strcasestr(sql, "pragma") || strcasestr(sql, "sqlite_");
 }
 
-/* Whether name i is to be there: each is planned when it is made, which takes longer than most answers. */
+/* Returns 1 when name i must be made. Making a name plans its SELECT, which takes longer than most answers. */
 static int is_wanted(const char *sql, unsigned i) {
     return !sql || is_about_names(sql) || sql_schemas_names(sql, i);
 }

@@ -12,7 +12,7 @@ enum { SERIES_HAS_STEP = 4, SERIES_HAS_ALL = 3 };
 struct series {
     sqlite3_vtab_cursor base;
     int real;
-    double first, step; /* value n is first + n * step: errors do not add up */
+    double first, step; /* value n is first + n * step, so that errors do not add up */
     int64_t whole_first, whole_step, n, count;
 };
 
@@ -33,7 +33,7 @@ static int series_disconnect(sqlite3_vtab *t) {
     return SQLITE_OK;
 }
 
-/* The arguments, in the order of the columns. Both ends have to be there: else it would never end. */
+/* Takes the arguments in the order of the columns. Both ends are required, because otherwise the series would never end. */
 static int series_best(sqlite3_vtab *t, sqlite3_index_info *info) {
     int at[SERIES_STEP + 1] = {0}, n = 0;
 
@@ -87,7 +87,7 @@ static int series_filter(sqlite3_vtab_cursor *c, int index, const char *text, in
     for (int i = 0; i < argc; i++) {
         int type = sqlite3_value_numeric_type(v[i]);
         if (type != SQLITE_INTEGER && type != SQLITE_FLOAT)
-            return SQLITE_OK; /* of NULL, or a text: no rows */
+            return SQLITE_OK; /* a NULL or a text gives no rows */
         s->real |= type == SQLITE_FLOAT;
     }
     double last = sqlite3_value_double(v[1]);
@@ -124,7 +124,7 @@ static int series_column(sqlite3_vtab_cursor *c, sqlite3_context *ctx, int colum
     else if (s->real)
         sqlite3_result_double(ctx, s->first + (double)s->n * s->step);
     else
-        /* what is between may be more than a number holds, the value is not */
+        /* intermediate results may overflow, but the value does not */
         sqlite3_result_int64(
             ctx, (int64_t)((uint64_t)s->whole_first + (uint64_t)s->n * (uint64_t)s->whole_step));
     return SQLITE_OK;
@@ -137,7 +137,7 @@ static int series_row(sqlite3_vtab_cursor *c, sqlite3_int64 *out) {
 
 int sql_series_register(sqlite3 *db) {
     static const sqlite3_module module = {
-        .xConnect = series_connect, /* no xCreate: a table by its name alone */
+        .xConnect = series_connect, /* no xCreate: the table exists by its name */
         .xBestIndex = series_best,
         .xDisconnect = series_disconnect,
         .xOpen = series_open,

@@ -7,7 +7,7 @@
 
 #include "bind.h"
 
-#define READ_MOST (256 << 10) /* parts of a database: 16 MB of frames */
+#define READ_MOST (256 << 10) /* number of parts in a database that are read: 16 MB of frames */
 
 int stackset_init(struct stackset *s, const struct callsites *cs, struct queue *rows) {
     memset(s, 0, sizeof *s);
@@ -41,7 +41,7 @@ static char *put_number(char *p, int64_t v) {
     return p;
 }
 
-/* [1,-2,3]: ids as JSON, marked ones negative. */
+/* Writes ids as JSON, [1,-2,3], with marked ones negative. */
 static void put_list(struct queue *q, struct queue_row *row, const uint32_t *ids, size_t n) {
     char *begin = queue_text(q, row), *p = begin;
 
@@ -94,10 +94,10 @@ int stackset_mark(struct stackset *s, uint32_t *frames, size_t n, uint32_t *leaf
     return 0;
 }
 
-/* A stack not seen before. The lock is held. */
+/* Queues the rows of a new stack. Call with the lock held. */
 static uint32_t put_new(struct stackset *s, const uint32_t *frames, size_t n, uint32_t leaf) {
     uint32_t few[256], *parts = few;
-    size_t last = (n - 1) % STACKSET_PART + 1, nparts = 0; /* the innermost part may be short */
+    size_t last = (n - 1) % STACKSET_PART + 1, nparts = 0; /* the innermost part may be shorter */
 
     if (n / STACKSET_PART + 1 > sizeof few / sizeof *few &&
         !(parts = malloc((n / STACKSET_PART + 1) * sizeof *parts)))
@@ -137,7 +137,7 @@ uint32_t stackset_put(struct stackset *s, uint32_t *frames, size_t n, uint32_t *
     return at->id;
 }
 
-/* The numbers of a list that put_list() wrote (NULL: none), at ids[*n]; -: marked. 0 or -ENOMEM. */
+/* Reads the numbers of a list written by put_list() (NULL: none) to ids[*n]; negative ones are marked. Returns 0 or -ENOMEM. */
 static int get_list(const char *list, uint32_t **ids, size_t *n, size_t *cap) {
     const char *p = list ? list : "";
 
@@ -165,9 +165,9 @@ static int get_list(const char *list, uint32_t **ids, size_t *n, size_t *cap) {
 }
 
 struct reading {
-    uint32_t *frames; /* of all parts, one after the other */
+    uint32_t *frames; /* the frames of all parts, one after the other */
     size_t n, cap;
-    size_t *end; /* by part, where its frames end */
+    size_t *end; /* for each part, where its frames end */
     uint32_t *ids, *stack;
     size_t ids_cap, stack_cap;
 };
@@ -211,7 +211,7 @@ static int read_stack(struct stackset *s, struct reading *g, sqlite3_stmt *st) {
     return err ? err : know(&s->stacks, s->seed, g->stack, depth, s->nstacks);
 }
 
-/* Numbers are given in order: the n-th row is number n, or a later one where rows went (tables_forget_stacks()), which `gaps` allows. */
+/* Numbers are given in order: the n-th row has number n or, if `gaps` is set, a higher one after rows were deleted (tables_forget_stacks()). */
 static int read_rows(struct stackset *s, struct reading *g, sqlite3 *db, const char *sql, int gaps,
                      int (*take)(struct stackset *, struct reading *, sqlite3_stmt *)) {
     sqlite3_stmt *st;

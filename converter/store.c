@@ -31,15 +31,15 @@ static int fail(struct store *s, int err, const char *fmt, ...) {
     return err;
 }
 
-/* Whether the file system of the new database has (nearly) no space left. */
+/* Returns 1 when the file system of the new database has (nearly) no space left. */
 static int disk_full(const struct store *s) {
     struct statvfs v;
 
     return fstatvfs(s->fd, &v) == 0 && v.f_bavail * v.f_frsize < (256u << 10);
 }
 
-/* Whether the new database has grown as far as this process may let a file grow. SQLite, after a write
- * that was cut short, no longer knows why. */
+/* Returns 1 when the new database has reached the file size limit of this process. After a write that was cut short, SQLite no longer knows
+ * the reason. */
 static int at_size_limit(const struct store *s) {
     struct rlimit limit;
     struct stat st;
@@ -75,7 +75,7 @@ int store_failed(struct store *s, int rc, const char *doing) {
                 s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc), doing);
 }
 
-/* Each table takes a page at least: of a short recording's database, half a megabyte of large ones. */
+/* Each table takes at least one page, which with large pages makes half a megabyte for the database of a short recording. */
 static unsigned page_size(const struct store *s) {
     uint64_t bytes = s->grows || s->inputs->n == 0 ? SMALL : 0;
     struct stat st;
@@ -88,8 +88,7 @@ static unsigned page_size(const struct store *s) {
 }
 
 /*
- * No journal and no syncing: until the rename nobody else sees this file, and a file that is not
- * finished is thrown away.
+ * No journal and no syncing: nobody else sees this file until the rename, and an unfinished file is deleted.
  */
 static int prepare(struct store *s) {
     char *sql = sqlite3_mprintf(
@@ -106,7 +105,7 @@ static int prepare(struct store *s) {
     return store_failed(s, rc, "creating the tables");
 }
 
-/* Sorting spills into files: beside the database there is space, /tmp may be memory. */
+/* Sorting spills into files. Beside the database there is space, while /tmp may be in memory. */
 static void spill_beside(const char *out) {
     const char *slash = strrchr(out, '/');
     char dir[4096];
@@ -118,7 +117,7 @@ static void spill_beside(const char *out) {
     setenv("SQLITE_TMPDIR", slash ? dir : ".", 1);
 }
 
-/* To replace what another converter has just made is no advice to who wanted to add to it. */
+/* Advising to replace what another converter has just made would be wrong when the user wanted to add to it. */
 static int taken(struct store *s) {
     return fail(s, -EEXIST,
                 s->grows
@@ -127,7 +126,7 @@ static int taken(struct store *s) {
                 s->path);
 }
 
-/* The name may be taken: an existing file is replaced with --force, if it is one that may be. */
+/* Checks that the name may be used: an existing file is replaced with --force, if it is one that may be replaced. */
 static int check(struct store *s) {
     static const char *const sidecars[] = {"-journal", "-wal", "-shm"};
     char name[sizeof s->path + 16];
@@ -148,8 +147,8 @@ static int check(struct store *s) {
 }
 
 /*
- * A database that is gone when this program ends, however it ends: its name is gone before the first row. The attached
- * `python` is the same file, opened while it had its name: python.memory is memory.
+ * Makes a database that disappears when this program ends, however it ends: its name is removed before the first row. The attached `python`
+ * is the same file, opened while it still had its name, so that python.memory is memory.
  */
 static int unname(struct store *s) {
     char *attach = sqlite3_mprintf("ATTACH %Q AS python", s->temp);
@@ -161,7 +160,7 @@ static int unname(struct store *s) {
     return store_failed(s, rc, "opening it");
 }
 
-/* A database in the making: its first page comes late. */
+/* Returns 1 for a database in the making, whose first page is written late. */
 static int looks_begun(int fd) {
     static const char zeros[16];
     char head[16];
@@ -171,14 +170,14 @@ static int looks_begun(int fd) {
                                            memcmp(head, "SQLite format 3", sizeof head) == 0));
 }
 
-/* What conversions to the same database have left that were killed, or to one without a name before theirs was taken away: nobody
- * holds the lock on it. */
+/* Deletes leftovers of killed conversions to the same database, or to one without a name whose name was not removed yet: nobody holds the
+ * lock on them. */
 static void sweep(const struct store *s) {
     char pattern[sizeof s->path * 2 + 16], *p = pattern;
     glob_t found = {0};
     struct stat st;
 
-    for (const char *c = s->path; *c; c++) { /* what means something to glob() */
+    for (const char *c = s->path; *c; c++) { /* escape what has a meaning to glob() */
         if (strchr("*?[\\", *c))
             *p++ = '\\';
         *p++ = *c;
@@ -196,7 +195,7 @@ static void sweep(const struct store *s) {
     globfree(&found);
 }
 
-/* A file beside the database, locked as long as we live. A descriptor or -errno. */
+/* Makes a file beside the database, locked as long as this process lives. Returns a descriptor or -errno. */
 static int make_temp(struct store *s) {
     for (int i = 0; i < 10; i++) {
         struct stat st;
@@ -204,7 +203,7 @@ static int make_temp(struct store *s) {
         int fd = mkostemp(s->temp, O_CLOEXEC);
         if (fd < 0)
             return -errno;
-        /* Another conversion that takes it for one that was left has it locked for an instant, and it is gone then. */
+        /* another conversion may take it for a leftover, lock it for an instant and delete it */
         flock(fd, LOCK_EX);
         if (fstat(fd, &st) == 0 && st.st_nlink > 0)
             return fd;
@@ -213,13 +212,13 @@ static int make_temp(struct store *s) {
     return -EAGAIN;
 }
 
-/* The database in a file of its own. */
+/* Opens the database in a new file. */
 static int open_new(struct store *s, const char *out) {
     const char *tmp = getenv("TMPDIR");
     int n, err = 0;
 
     s->named = out != NULL;
-    if (!out) { /* not /tmp first: a database may be larger than memory */
+    if (!out) { /* /tmp comes last: a database may be larger than memory */
         if (!tmp || !*tmp)
             tmp = access("/var/tmp", W_OK | X_OK) == 0 ? "/var/tmp" : "/tmp";
         n = snprintf(s->path, sizeof s->path, "%s/probing", tmp);
@@ -259,7 +258,7 @@ static int begin_adding(struct store *s) {
 
     if (rc == SQLITE_OK && s->cache) {
         sqlite3_busy_timeout(s->db, CACHE_WAIT_MS);
-        /* Most of it is looked at once: pages that are mapped are not copied, nor is memory taken for them. */
+        /* Most pages are read just once: mapped pages are neither copied nor allocated. */
         sqlite3_exec(s->db, "PRAGMA synchronous = OFF; PRAGMA mmap_size = 268435456", NULL, NULL,
                      NULL);
     }
@@ -313,7 +312,7 @@ int store_open(struct store *s, const char *out, unsigned how, const char *asked
         return open_new(s, out);
     }
     s->named = s->adding = 1;
-    s->fd = open(out, O_RDONLY | O_CLOEXEC); /* which disk it is on */
+    s->fd = open(out, O_RDONLY | O_CLOEXEC); /* tells which disk it is on */
     spill_beside(s->path);
     int err = begin_adding(s);
     if (err)
@@ -322,7 +321,7 @@ int store_open(struct store *s, const char *out, unsigned how, const char *asked
 }
 
 void store_abort(struct store *s) {
-    /* The file is made what it was at once: where the disk was full, SQLite leaves that to the next who reads it. */
+    /* Restore the file at once: when the disk was full, SQLite leaves that to the next program that reads it. */
     if (s->db && s->adding) {
         if (!sqlite3_get_autocommit(s->db))
             sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
@@ -338,8 +337,7 @@ void store_abort(struct store *s) {
     s->fd = -1;
 }
 
-/* Gives the new file its name, after another look at what lies there now. A journal of the old database would damage
- * the new one. */
+/* Gives the new file its name, after checking again what is there now. A journal of the old database would damage the new one. */
 static int put_in_place(struct store *s) {
     static const char *const sidecars[] = {"-journal", "-wal", "-shm"};
     char name[sizeof s->path + 16];
@@ -352,7 +350,7 @@ static int put_in_place(struct store *s) {
             return 0;
         if (errno == EEXIST)
             return taken(s);
-        if (errno != EINVAL && errno != ENOSYS) /* EINVAL: not on this file system */
+        if (errno != EINVAL && errno != ENOSYS) /* EINVAL: the file system does not support this */
             return fail(s, -errno, "cannot rename to %s: %s", s->path, strerror(errno));
     }
     for (int i = 0; i < 3; i++) {
@@ -365,7 +363,7 @@ static int put_in_place(struct store *s) {
     return 0;
 }
 
-/* The lock is given up, so that the attached handle can read, and nothing is written any more. */
+/* Gives up the lock, so that the attached handle can read, and forbids further writing. */
 static int hand_over(struct store *s, sqlite3 **out) {
     int rc = sqlite3_exec(s->db,
                           "PRAGMA main.locking_mode = NORMAL; SELECT 1 FROM main.sqlite_master;"
@@ -405,7 +403,7 @@ int store_finish(struct store *s, sqlite3 **out) {
     int err = store_failed(s, rc, "building the indexes");
 
     count_runs(s);
-    if (!err && !s->cache) /* a live job's ranks come one after the other */
+    if (!err && !s->cache) /* the ranks of a live job appear one after the other */
         err = store_failed(s, ranks_said(s->db, s->ranks, sizeof s->ranks), "reading it");
     if (!err)
         err = store_failed(s, sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL), "writing");

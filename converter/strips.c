@@ -21,8 +21,7 @@ static int make_space(struct strips *st, size_t n) {
     return 0;
 }
 
-/* Goes over the rows; copies those to `keep` to out, if there is one. Their bytes, or SIZE_MAX
- * when the rows make no sense. */
+/* Walks the rows, and copies those to `keep` to out, if it is set. Returns their bytes, or SIZE_MAX when rows are invalid. */
 static size_t walk(const uint8_t *p, const uint8_t *end, uint64_t keep, uint8_t *out) {
     size_t n = 0;
 

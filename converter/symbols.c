@@ -23,14 +23,14 @@
 #include "traces/symbol.h"
 
 struct symbols {
-    pthread_mutex_t lock; /* of files, file and cap */
+    pthread_mutex_t lock; /* protects files, file and cap */
     struct keys files;    /* key: path, NUL, build-id */
     struct symbols_file **file;
     size_t cap;
-    struct keys text; /* names made here */
+    struct keys text; /* names that were made here */
     int debuginfod;
     struct inlined *inlined;
-    char *kept_in;    /* the folder of symbols_kept.h, NULL: none */
+    char *kept_in;    /* the folder for symbols_kept.h, NULL: none */
     char *debug_path; /* for libdwfl: where separate debug files may lie */
     Dwfl_Callbacks callbacks;
 };
@@ -43,16 +43,16 @@ struct symbols_file {
     int opened, found;
     Dwfl *dwfl;
     Dwfl_Module *mod;
-    struct symbols_elf elf;   /* where that tells all, libdwfl is not asked */
-    struct symbols_sym *read; /* by libdwfl */
+    struct symbols_elf elf;   /* when it tells everything, libdwfl is not used */
+    struct symbols_sym *read; /* read by libdwfl */
     char *names;
-    struct symbols_kept known; /* these, or what was kept of it before */
-    const char **readable;     /* their names as people read them, as far as they were asked for */
-    struct eh_table eh;        /* where nameless functions begin, by libdwfl */
-    struct keys asked;         /* address -> answers[id - 1] */
+    struct symbols_kept known; /* the symbols of elf or read, or those stored before */
+    const char **readable;     /* their demangled names, as far as they were asked for */
+    struct eh_table eh;        /* starts of nameless functions, for libdwfl */
+    struct keys asked;         /* key: address; for answers[id - 1] */
     struct symbol *answers;
     size_t answers_cap;
-    struct symbol **inlined; /* what answers' `into` point at, an array for each */
+    struct symbol **inlined; /* arrays that `into` of the answers points into */
     size_t ninlined, inlined_cap;
 };
 
@@ -62,7 +62,7 @@ static const char *keep(struct symbols *s, const char *text) {
     return id ? keys_key(&s->text, id, NULL) : NULL;
 }
 
-/* As dwfl_standard_find_debuginfo(), which loads libdebuginfod, and with it libcurl and some thirty others, for whatever it has not found. */
+/* Like dwfl_standard_find_debuginfo(), which for anything it does not find loads libdebuginfod, and with it libcurl and some thirty other libraries. */
 static int find_debuginfo(Dwfl_Module *mod, void **userdata, const char *modname, Dwarf_Addr base,
                           const char *file, const char *debuglink, GElf_Word crc, char **out) {
     int fd = dwfl_build_id_find_debuginfo(mod, userdata, modname, base, file, debuglink, crc, out);
@@ -102,7 +102,7 @@ void symbols_free(struct symbols *s) {
         return;
     for (uint32_t i = 0; i < s->files.n; i++) {
         struct symbols_file *f = s->file[i];
-        if (f->dwfl) /* NULL is allowed, but the library need not be there */
+        if (f->dwfl) /* NULL would be allowed, but the library may not be there */
             dwfl_end(f->dwfl);
         keys_free(&f->asked);
         free(f->answers);
@@ -148,7 +148,7 @@ static struct symbols_file *file_of(struct symbols *s, const char *path, const u
             s->cap = s->cap * 2 + 64;
         }
     }
-    if (!f || id > s->cap) { /* the id is taken: without its file nothing here works any more */
+    if (!f || id > s->cap) { /* the id exists, but without its file nothing here would work */
         free(f);
         s->files.n--;
         return NULL;
@@ -170,7 +170,7 @@ struct symbols_file *symbols_file(struct symbols *s, const char *path, const uin
     return f;
 }
 
-/* All function symbols of the module. */
+/* Reads all function symbols of the module. */
 static void read_symbols(struct symbols_file *f) {
     int n = dwfl_module_getsymtab(f->mod);
     struct symbols_told *v = n > 0 ? malloc((size_t)n * sizeof *v) : NULL;
@@ -194,12 +194,12 @@ static const char *name_of(const struct symbols_file *f, const struct symbols_sy
     return f->known.names + sym->name;
 }
 
-/* The ELF file at the path, if it is the one that was mapped: its descriptor, or -1. */
+/* Opens the ELF file at the path if it is the one that was mapped. Returns its descriptor, or -1. */
 static int open_right(const struct symbols_file *f, const char *path, Elf **elf) {
     const void *id = NULL;
-    int fd = plain_file_open(path); /* [vdso] and the like are no names of files */
+    int fd = plain_file_open(path); /* [vdso] and the like are not names of files */
 
-    if (fd >= 0) /* not before: where no file is here nobody needs the library that reads them */
+    if (fd >= 0) /* only now: when there is no file, nobody needs libelf */
         elf_version(EV_CURRENT);
     *elf = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ_MMAP, NULL);
     if (*elf && elf_kind(*elf) == ELF_K_ELF) {
@@ -215,7 +215,7 @@ static int open_right(const struct symbols_file *f, const char *path, Elf **elf)
     return -1;
 }
 
-/* Fetches the file, or what was stripped from it, over the network; elfutils' own client asks DEBUGINFOD_URLS. malloc, or NULL. */
+/* Fetches the file, or its debug file, over the network; elfutils' client uses DEBUGINFOD_URLS. Returns a malloc'ed path, or NULL. */
 static char *fetch(const struct symbols_file *f) {
     static const char *const what[] = {"debuginfod_find_executable", "debuginfod_find_debuginfo"};
     void *(*begin)(void);
@@ -244,7 +244,7 @@ static char *fetch(const struct symbols_file *f) {
     return path;
 }
 
-/* Where the file is not any more: by its build-id, what was stripped from it on this machine, then the network if that was asked for. */
+/* For a file that is gone: opens, by its build-id, its debug file on this machine, or else one from the network if that was asked for. */
 static int open_by_build_id(const struct symbols_file *f, Elf **elf, char **path) {
     char name[256] = "/usr/lib/debug/.build-id/";
     size_t n = strlen(name);
@@ -268,7 +268,7 @@ static void keep_symbols(const struct symbols_file *f) {
         symbols_kept_write(f->owner->kept_in, f->path, f->build_id, f->len, &f->known);
 }
 
-/* Opens it with libdw; without `anew` for its lines alone, its symbols are known. */
+/* Opens the file with libdw; without `anew` only for its source lines, as its symbols are known. */
 static void open_elf(struct symbols_file *f, int anew) {
     GElf_Addr vaddr;
     Elf *elf = NULL;
@@ -287,10 +287,10 @@ static void open_elf(struct symbols_file *f, int anew) {
     if (!f->dwfl)
         goto out;
     dwfl_report_begin(f->dwfl);
-    /* base 0, added to the file's own addresses: they are the ones that we are asked for */
+    /* with base 0 the addresses are the file's own, which are the ones we look up */
     f->mod = dwfl_report_elf(f->dwfl, f->path, other ? other : f->path, fd, 0, true);
     if (f->mod)
-        fd = -1; /* libdwfl's now */
+        fd = -1; /* libdwfl owns it now */
     dwfl_report_end(f->dwfl, NULL, NULL);
     if (f->mod && dwfl_module_getelf(f->mod, &vaddr) && anew) {
         f->found = 1;
@@ -344,7 +344,7 @@ const uint8_t *symbols_file_id(const struct symbols_file *f, const char **path, 
 }
 
 static const struct symbols_sym *find(const struct symbols_kept *k, uint64_t addr) {
-    size_t lo = 0, hi = k->nsyms; /* the first symbol after addr */
+    size_t lo = 0, hi = k->nsyms; /* find the first symbol after addr */
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -353,14 +353,14 @@ static const struct symbols_sym *find(const struct symbols_kept *k, uint64_t add
         else
             lo = mid + 1;
     }
-    /* a small symbol may lie within a larger one that began before it */
+    /* a small symbol may lie within a larger one that begins before it */
     for (int n = 0; lo > 0 && n < 16; lo--, n++)
         if (addr - k->syms[lo - 1].start < k->syms[lo - 1].size)
             return &k->syms[lo - 1];
     return NULL;
 }
 
-/* The name as people know it; no longer than a trace gives it back (dict.h). */
+/* Returns the demangled name, not longer than the names that a trace returns (dict.h). */
 static const char *readable(struct symbols *s, const char *name) {
     char *text = symbol_readable(name);
 
@@ -369,13 +369,13 @@ static const char *readable(struct symbols *s, const char *name) {
         free(text);
         text = cut;
     }
-    const char *kept = keep(s, text ? text : name); /* and not the file's own, which may change */
+    const char *kept = keep(s, text ? text : name); /* a copy, because the file may change */
 
     free(text);
     return kept ? kept : name;
 }
 
-/* The same of a symbol, which often has several addresses in a trace. */
+/* Does the same for a symbol, which often has several addresses in a trace. */
 static const char *readable_of(struct symbols_file *f, const struct symbols_sym *sym) {
     if (!f->readable)
         f->readable = calloc(f->known.nsyms, sizeof *f->readable);
@@ -387,7 +387,7 @@ static const char *readable_of(struct symbols_file *f, const struct symbols_sym 
     return *at;
 }
 
-/* An array of n symbols that lives as long as the file. */
+/* Returns an array of n symbols that lives as long as the file. */
 static struct symbol *new_symbols(struct symbols_file *f, size_t n) {
     if (f->ninlined == f->inlined_cap) {
         size_t cap = f->inlined_cap * 2 + 64;
@@ -407,10 +407,10 @@ static const char *source_of(struct symbols_file *f, const struct inlined_frame 
     return v->file ? keep(f->owner, v->file) : NULL;
 }
 
-/* The source line of the function, and in front of it those that the compiler inlined at the address, as far as DWARF tells them. */
+/* Adds the source line of the function, and in front of it the functions inlined at the address, as far as DWARF tells them. */
 static void put_source(struct symbols_file *f, uint64_t addr, struct symbol *out) {
     struct inlined_frame *v;
-    /* Python frames take the place of the eval loop */
+    /* Python frames replace the eval loop */
     size_t n = inlined_frames(f->owner->inlined, f->mod, addr, !out->eval, &v);
     struct symbol *all = n > 1 ? new_symbols(f, n - 1) : NULL, host = *out;
 
@@ -437,7 +437,7 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         open_file(f);
     if (f->found)
         sym = find(&f->known, addr);
-    if (sym && (sym->name >= f->known.names_size || !*name_of(f, sym))) /* damaged */
+    if (sym && (sym->name >= f->known.names_size || !*name_of(f, sym))) /* it is damaged */
         sym = NULL;
     if (sym) {
         out->named = 1;
@@ -485,8 +485,7 @@ int symbols_lookup(struct symbols_file *f, uint64_t addr, struct symbol *out) {
         f->answers_cap = cap;
     }
     if (is_new) {
-        if (cut_short_try(ask,
-                          &q)) { /* libdwfl's part stays open: nobody knows in what state it is */
+        if (cut_short_try(ask, &q)) { /* libdwfl's data are not freed, as their state is unknown */
             symbols_kept_close(&f->known);
             f->found = 0;
             f->mod = NULL;

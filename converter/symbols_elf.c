@@ -12,7 +12,7 @@
 
 #include "../traces/plain_file.h"
 
-#define DIGIT  11 /* bits of an address that are sorted by at a time */
+#define DIGIT  11 /* bits of an address that one pass sorts by */
 #define DIGITS 3
 
 int symbols_elf_is_beside(const char *path, const char *debuglink) {
@@ -31,7 +31,7 @@ int symbols_elf_is_beside(const char *path, const char *debuglink) {
     return found;
 }
 
-/* Where what was stripped from it lies, if it does. */
+/* Makes the name that its debug file would have, and returns 1 when that exists. */
 static int is_by_build_id(char name[256], const uint8_t *build_id, size_t len) {
     size_t n = (size_t)snprintf(name, 256, "/usr/lib/debug/.build-id/");
 
@@ -49,16 +49,16 @@ struct image {
     const Elf64_Shdr *symbols; /* NULL: there are none */
     const char *names, *debuglink;
     size_t nnames;
-    int is_own; /* not the dynamic ones */
+    int is_own; /* from .symtab, not .dynsym */
     int has_debug, has_packed;
 };
 
-/* The n bytes at an offset, NULL: it has not as many. */
+/* Returns the n bytes at an offset, NULL when the file does not have them. */
 static const void *at(const struct image *m, uint64_t offset, uint64_t n) {
     return offset <= m->size && n <= m->size - offset && offset % 4 == 0 ? m->bytes + offset : NULL;
 }
 
-/* A section's bytes that end with a NUL. */
+/* Returns a section's bytes if they end with a NUL, else NULL. */
 static const char *texts(const struct image *m, const Elf64_Shdr *s) {
     int is_inside = s->sh_type != SHT_NOBITS && s->sh_offset <= m->size &&
                     s->sh_size <= m->size - s->sh_offset && s->sh_size > 0;
@@ -70,7 +70,7 @@ static const char *texts(const struct image *m, const Elf64_Shdr *s) {
 static const Elf64_Ehdr *head_of(const struct image *m) {
     const Elf64_Ehdr *e = at(m, 0, sizeof *e);
 
-    /* what other machines' symbols have for an address is to be made one */
+    /* only machines whose symbol values are plain addresses */
     return e && memcmp(e->e_ident, ELFMAG, SELFMAG) == 0 && e->e_ident[EI_CLASS] == ELFCLASS64 &&
                    e->e_ident[EI_DATA] == ELFDATA2LSB &&
                    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ &&
@@ -83,7 +83,7 @@ static const Elf64_Ehdr *head_of(const struct image *m) {
                : NULL;
 }
 
-/* Of a segment of notes the build-id, *len bytes; NULL: it has none. */
+/* Returns the build-id in a segment of notes, of *len bytes; NULL: there is none. */
 static const uint8_t *build_id_in(const struct image *m, const Elf64_Phdr *ph, size_t *len) {
     const uint64_t align = ph->p_align == 8 ? 8 : 4;
     const uint8_t *p = at(m, ph->p_offset, ph->p_filesz), *end = p ? p + ph->p_filesz : NULL;
@@ -105,7 +105,7 @@ static const uint8_t *build_id_in(const struct image *m, const Elf64_Phdr *ph, s
     return NULL;
 }
 
-/* Whether it is the very file, and where its functions begin. 0 or -errno. */
+/* Checks that it is the very file, and finds the table of function starts. Returns 0 or -errno. */
 static int take_segments(const struct image *m, const Elf64_Ehdr *e, const uint8_t *build_id,
                          size_t len, struct eh_table *starts) {
     const Elf64_Phdr *ph = at(m, e->e_phoff, e->e_phnum * sizeof *ph);
@@ -133,7 +133,7 @@ static int take_segments(const struct image *m, const Elf64_Ehdr *e, const uint8
     return 0;
 }
 
-/* What sections it has. 0, or -ENOTSUP: one that is seldom, and libdwfl knows. */
+/* Finds the sections that matter. Returns 0, or -ENOTSUP: it has a rare one, which libdwfl can handle. */
 static int take_sections(struct image *m, const Elf64_Ehdr *e) {
     const Elf64_Shdr *all = at(m, e->e_shoff, e->e_shnum * sizeof *all), *s;
     const char *names = all ? texts(m, &all[e->e_shstrndx]) : NULL;
@@ -172,7 +172,7 @@ unsigned symbols_elf_rank(const Elf64_Sym *sym, uint32_t section, const char *na
     if (!name || !*name || section == SHN_UNDEF || section == SHN_ABS ||
         (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE))
         return 0;
-    /* a name without leading underscores and with a global binding is what people know */
+    /* the name that people know has no leading underscores and a global binding */
     return type == STT_NOTYPE
                ? 1
                : 2u + 4 * (bind != STB_LOCAL) + 2 * (name[0] != '_') + (name[1] != '_');
@@ -184,7 +184,7 @@ struct place {
     uint32_t start, at;
 };
 
-/* By their starts, those of one start as they are: p has space for as many again. Where they lie then. */
+/* Sorts by start, stably; p has space for 2 * n places. Returns where the sorted ones are. */
 static const struct place *sort(struct place *p, size_t n) {
     struct place *from = p, *to = p + n;
 
@@ -204,7 +204,7 @@ static const struct place *sort(struct place *p, size_t n) {
     return from;
 }
 
-/* A symbol's rank, 0: it counts for nothing. Its name is looked at, which few symbols need. */
+/* Returns a symbol's rank; 0: it does not count. This reads its name, which is necessary for few symbols. */
 static unsigned rank_of(const struct image *m, const Elf64_Sym *s) {
     return s->st_name < m->nnames ? symbols_elf_rank(s, s->st_shndx, m->names + s->st_name) : 0;
 }
@@ -213,7 +213,7 @@ static int is_function(const struct image *m, const Elf64_Sym *s) {
     return s->st_name && s->st_name < m->nnames && symbols_elf_rank(s, s->st_shndx, "name");
 }
 
-/* Of those from *p to `end` that have one start the one that names it. */
+/* Returns the symbol that names the function at a start address, out of the symbols in [*p, end) that share it, and moves *p past these. */
 static const Elf64_Sym *best_of(const struct image *m, const Elf64_Sym *table,
                                 const struct place **p, const struct place *end) {
     const struct place *first = (*p)++;
@@ -264,7 +264,7 @@ static int read_table(struct symbols_elf *e, const struct image *m) {
 
 /* ---- */
 
-/* 0 or -errno. */
+/* Maps the file. Returns 0 or -errno. */
 static int map_file(const char *path, void **map, size_t *size) {
     int fd = plain_file_open(path);
     struct stat st = {0};
@@ -283,7 +283,7 @@ static int map_file(const char *path, void **map, size_t *size) {
     return 0;
 }
 
-/* The table that was stripped from it, in a file of its own. */
+/* Reads the symbol table that was stripped into a file of its own. */
 static int read_stripped(struct symbols_elf *e, const char *path) {
     int err = map_file(path, &e->stripped, &e->stripped_size);
     struct image m = {.bytes = e->stripped, .size = e->stripped_size};

@@ -14,11 +14,12 @@
 #include "../traces/plain_file.h"
 
 #define MAGIC     "PRBSYMS3"
-#define MOST      (256u << 20) /* bytes; no library has so many names */
+#define MOST      (256u << 20) /* bytes; no library has that many names */
 #define HAS_LINES 1
-#define BUFFER    (256 << 10) /* of writing */
+#define BUFFER    (256 << 10) /* size of the write buffer */
 
-/* The symbols follow, then the starts, then the names, each with a NUL behind it, unless these lie (names_at, starts_at) in the ELF file. */
+/* Header of the file. It is followed by the symbols, the function starts, and the names, each with a NUL, unless the last two lie (at
+ * starts_at, names_at) in the ELF file. */
 struct head {
     char magic[8];
     uint64_t key[2], nsyms, nstarts, names, names_at, starts_at, starts_base, flags;
@@ -42,7 +43,7 @@ static uint64_t mix_file(uint64_t h, const struct stat *st) {
     return mix(h, facts, sizeof facts);
 }
 
-/* The ELF file as it is now, and where what was stripped from it may be (symbols.c). 0 or -errno. */
+/* Makes the key from the present state of the ELF file, and of the places where its debug file may be (symbols.c). Returns 0 or -errno. */
 static int key_of(uint64_t key[2], const char *path, const uint8_t *build_id, size_t len) {
     char debug[4096];
     struct stat st;
@@ -60,7 +61,7 @@ static int key_of(uint64_t key[2], const char *path, const uint8_t *build_id, si
         snprintf(debug + n, sizeof debug - n, ".debug");
         h = stat(debug, &st) == 0 ? mix_file(h, &st) : mix(h, "-", 1);
     }
-    /* A file that a debuglink names lies in one of these folders: one that comes, or goes, changes their times. */
+    /* A file named by a debuglink is in one of these folders, whose times change when a file is added or removed. */
     static const char *const before[] = {"", "", "/usr/lib/debug"}, *const after[] = {"", "/.debug",
                                                                                       ""};
     for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
@@ -82,7 +83,7 @@ static int name_of(char *name, size_t size, const char *dir, const uint64_t key[
     return n < (int)size ? 0 : -ENAMETOOLONG;
 }
 
-/* Names and starts that lie in the ELF file, which is the one that they were found in (key_of()). 0 or -errno. */
+/* Maps the ELF file for the names and starts that lie in it; key_of() has shown that it is still the same file. Returns 0 or -errno. */
 static int take_names(struct symbols_kept *k, const char *path) {
     int fd = plain_file_open(path), err = -EINVAL;
     struct stat st;
@@ -105,7 +106,7 @@ static int take_names(struct symbols_kept *k, const char *path) {
     return err;
 }
 
-/* Whether what it says lies within its n bytes. */
+/* Takes the contents of a file, after checking that what it says lies within its n bytes. Returns 0 or -errno. */
 static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64_t key[2],
                 const char *path) {
     const struct head *h = (const struct head *)p;
@@ -126,7 +127,7 @@ static int take(struct symbols_kept *k, const uint8_t *p, size_t n, const uint64
     k->names_size = h->names;
     k->names_at = h->names_at;
     k->has_lines = h->flags & HAS_LINES;
-    /* The others' when they are asked. */
+    /* the others are checked when they are looked up */
     if (k->nsyms && (k->syms[0].name >= h->names || k->syms[k->nsyms - 1].name >= h->names))
         return -EINVAL;
     return k->names_at ? take_names(k, path) : p[n - 1] ? -EINVAL : 0;
@@ -154,7 +155,7 @@ int symbols_kept_open(struct symbols_kept *k, const char *dir, const char *path,
     k->map = mmap(NULL, k->size, PROT_READ, MAP_PRIVATE, fd, 0);
     err = k->map == MAP_FAILED ? -errno : take(k, k->map, k->size, key, path);
     if (!err)
-        futimens(fd, NULL); /* the files that were not used for longest go first */
+        futimens(fd, NULL); /* the least recently used files are deleted first */
     close(fd);
     if (k->map == MAP_FAILED)
         k->map = NULL;
@@ -164,7 +165,7 @@ int symbols_kept_open(struct symbols_kept *k, const char *dir, const char *path,
 }
 
 void symbols_kept_end(struct symbols_sym *v, size_t n) {
-    for (size_t i = 0; i < n; i++) /* hand-written assembly gives no size */
+    for (size_t i = 0; i < n; i++) /* functions in hand-written assembly have no size */
         if (v[i].size == 0) {
             uint64_t left = i + 1 < n ? v[i + 1].start - v[i].start : 4096;
             v[i].size = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
@@ -233,7 +234,7 @@ void symbols_kept_write(const char *dir, const char *path, const uint8_t *build_
     if (err || name_of(name, sizeof name, dir, h.key) != 0)
         return;
     snprintf(temp, sizeof temp, "%s.tmp-XXXXXX", name);
-    int fd = mkostemp(temp, O_CLOEXEC); /* 0600 */
+    int fd = mkostemp(temp, O_CLOEXEC); /* mode 0600 */
     if (fd < 0)
         return;
     if (!(f = fdopen(fd, "w"))) {

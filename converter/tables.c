@@ -13,7 +13,7 @@ static const char schema[] = {
 
 #define AFTER_LOAD "--@ after load"
 
-/* The part of the schema between two marks. An SQLite result code. */
+/* Runs the part of the schema between two marks. Returns an SQLite result code. */
 static int run_part(sqlite3 *db, const char *from, const char *to) {
     const char *begin = strstr(schema, from), *end = to ? strstr(begin, to) : begin + strlen(begin);
     char *sql = sqlite3_mprintf("%.*s", (int)(end - begin), begin);
@@ -36,7 +36,7 @@ static void find_live_parts(void) {
         live_rc = schema_part_add(&live_parts, live, (size_t)(end - live));
 }
 
-/* Of a recording that goes on: all tables and views, of `kinds` those that `sql` can be about. */
+/* For a recording that is going on: selects all tables and views, but of `kinds` only those that `sql` can refer to. */
 static int live_part(struct schema_part *p, const char *sql, int kinds) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -107,15 +107,15 @@ int tables_number(sqlite3 *db, const char *sql) {
     return n;
 }
 
-/* Whether the planner's figures are still those of this database: it notes how much was converted until then (90_after_load.sql). */
+/* Returns 1 when the planner's statistics still fit this database: its size at that time is stored with them (90_after_load.sql). */
 static int is_analyzed(sqlite3 *db) {
     return tables_number(
                db, "SELECT (SELECT sum(bytes) FROM trace_file) <= 1.25 *"
                    " (SELECT CAST(stat AS INTEGER) FROM sqlite_stat1 WHERE tbl = 'bytes')") == 1;
 }
 
-/* Of a live question's database: whether it has rows of those that come with each tick, step or second. Where only their sums were wanted
- * indexes and figures for the planner would take a sixth of the time, and help nobody. */
+/* Returns 1 when a live question's database has rows of the kinds that come with each tick, step or second. Without these, when only sums
+ * were wanted, indexes and statistics would take a sixth of the time and be of no use. */
 static int has_many(sqlite3 *db) {
     return tables_number(
                db,
@@ -139,12 +139,13 @@ int tables_forget_stacks(sqlite3 *db) {
         NULL, NULL, NULL);
 }
 
-/* 0 or 1: whether view hangs_made can have a row. Where nothing waits it is not asked: to plan it takes longer than all else of a short trace. */
+/* Returns 1 when view hangs_made may have a row, else 0. The view is not asked when nothing waits, as planning it takes longer than
+ * everything else for a short trace. */
 static int may_hang(sqlite3 *db) {
     return tables_number(
                db,
                "SELECT EXISTS (SELECT 1 FROM comm WHERE flags & 1)"
-               /* of each group the last one: what others never came to before it, they came to again */
+               /* only the last collective of each group matters: others came to every later one */
                " OR EXISTS (SELECT 1 FROM (SELECT missing, max(seq) FROM collective"
                " GROUP BY run, attempt, \"group\") WHERE missing IS NOT NULL)"
                " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)") != 0;

@@ -7,7 +7,7 @@
 
 #include "../traces/utf8.h"
 
-/* How many of them are ASCII, from the first on, but for NUL: nearly always all. */
+/* Returns how many bytes from the first one on are ASCII and not NUL: nearly always all. */
 static size_t plain_run(const uint8_t *p, size_t n) {
     const uint64_t ones = 0x0101010101010101u;
     uint64_t w;

@@ -16,7 +16,7 @@ void threads_free(struct threads *t) {
     memset(t, 0, sizeof *t);
 }
 
-/* The slot of a tid, 0 where it has no thread yet. */
+/* Returns the slot of a tid; it contains 0 when the tid has no thread yet. */
 static uint32_t *slot_of(const struct threads *t, uint64_t tid) {
     size_t mask = t->nslots - 1, i = (tid * 0x9e3779b97f4a7c15u >> 32) & mask;
 
@@ -25,7 +25,7 @@ static uint32_t *slot_of(const struct threads *t, uint64_t tid) {
     return &t->slots[i];
 }
 
-/* The same; there is space for a new one. NULL: no memory. */
+/* Does the same after making space for a new one. NULL: no memory. */
 static uint32_t *tid_slot(struct threads *t, uint64_t tid) {
     if (t->ntids * 4 >= t->nslots * 3) {
         struct threads more = *t;
@@ -67,7 +67,7 @@ const char *threads_text(const struct threads *t, uint32_t text) {
     return text ? t->texts + text : NULL;
 }
 
-/* What a thread has into other memory, once where the thread before has the same. */
+/* Moves a text of a thread into the new memory; a text that the previous thread has too is moved once. */
 static uint32_t move(const struct threads *from, struct threads *to, uint32_t text, uint32_t was,
                      uint32_t *is) {
     size_t n = text ? strlen(from->texts + text) + 1 : 0;
@@ -80,7 +80,8 @@ static uint32_t move(const struct threads *from, struct threads *to, uint32_t te
     return text ? *is : 0;
 }
 
-/* Space for a text of n bytes. Names that no thread has any more go: one may be renamed for each request. 0 or -ENOMEM. */
+/* Makes space for a text of n bytes. Names that no thread has any more are dropped, because a program may rename a thread for each request.
+ * Returns 0 or -ENOMEM. */
 static int make_space(struct threads *t, size_t n) {
     struct threads more = *t;
     size_t need = n + 1;
@@ -113,7 +114,7 @@ static int make_space(struct threads *t, size_t n) {
     return 0;
 }
 
-/* The place of a text. `had`, or one that was put last, if it is the same; 0: no memory. */
+/* Returns the place of a text: `had`, or the text that was put last, if it is the same. 0: no memory. */
 static uint32_t put_text(struct threads *t, uint32_t had, const char *text) {
     size_t n = strlen(text) + 1;
 
@@ -167,7 +168,7 @@ struct thread *threads_at(struct threads *t, uint64_t tid, uint64_t ts) {
         t->memo = i;
         t->memo_tid = tid;
     }
-    /* the last that had not ended before ts: its own record may come a little late */
+    /* the first that had not ended before ts, since its own record may come a little late */
     while (t->t[i - 1].next && t->t[i - 1].end < ts)
         i = t->t[i - 1].next;
     return &t->t[i - 1];

@@ -25,7 +25,7 @@ static int hour12(const struct when_text *w) {
     return w->tm.tm_hour % 12 ? w->tm.tm_hour % 12 : 12;
 }
 
-/* What strftime() knows that is a number and not the locale's. */
+/* Returns a number that strftime() formats independently of the locale. */
 static int number_of(const struct when_text *w, char what) {
     char format[] = {'%', what, 0}, text[32];
 
@@ -36,7 +36,7 @@ static int number_of(const struct when_text *w, char what) {
 
 static int put_strftime(FILE *f, const struct when_text *w, const char *format);
 
-/* One that stands for others. */
+/* Returns the specifiers that a shorthand stands for. */
 static const char *longer(char c) {
     switch (c) {
     case 'c':
@@ -61,7 +61,7 @@ static const char *longer(char c) {
     return NULL;
 }
 
-/* A number of the time; its digits, and (fill) what is in front of it. 1: it is none. */
+/* Gets a number of the time, its digits, and the fill character. Returns 1 when the specifier is no number. */
 static int number_at(const struct when_text *w, char c, int *digits, char *fill, int64_t *value) {
     const struct tm *tm = &w->tm;
 
@@ -133,7 +133,7 @@ static void put_digits(FILE *f, int64_t value, int digits, char fill) {
         fprintf(f, "%*lld", fill ? digits : 1, (long long)value);
 }
 
-/* Parts of a second: of `digits` digits, 0: nanoseconds as chrono has them, all nine or (after a point) as many as it takes. */
+/* Writes a fraction of a second with `digits` digits. 0: nanoseconds as in chrono: all nine digits or, after a point, as many as needed. */
 static void put_parts(FILE *f, int us, int digits, int point) {
     char text[16];
 
@@ -145,7 +145,7 @@ static void put_parts(FILE *f, int us, int digits, int point) {
     fprintf(f, "%s%.*s", point && digits ? "." : "", digits, text);
 }
 
-/* %f, %.f, %.3f, %3f at `p`. NULL: it is none. */
+/* Writes %f, %.f, %.3f or %3f at `p`. NULL: it is none of these. */
 static const char *put_fraction(FILE *f, const struct when_text *w, const char *p) {
     int point = *p == '.', digits = 0;
 
@@ -158,7 +158,7 @@ static const char *put_fraction(FILE *f, const struct when_text *w, const char *
     return p + 1;
 }
 
-/* What stands behind a '%'. Behind it, or NULL: nothing that is known. */
+/* Writes what stands behind a '%'. Returns the place after it, or NULL when it is unknown. */
 static const char *put_one(FILE *f, const struct when_text *w, const char *p) {
     const char *more = put_fraction(f, w, p);
     int digits;
@@ -266,7 +266,7 @@ enum pattern {
 };
 
 static const struct {
-    const char *text; /* the longer ones first */
+    const char *text; /* longer ones come first */
     enum pattern what;
 } patterns[] = {
     {"YYYY", PG_YEAR},    {"IYYY", PG_ISO_YEAR}, {"MONTH", PG_MONTH_NAME}, {"SSSS", PG_DAY_SECONDS},
@@ -280,7 +280,7 @@ static const struct {
     {"Y", PG_YEAR1},      {"D", PG_WEEKDAY},     {"Q", PG_QUARTER},        {"W", PG_MONTH_WEEK},
     {"J", PG_JULIAN}};
 
-/* A name as the pattern is written: in capitals, with one, or small. */
+/* Writes a name in the case of the pattern: all capitals, capitalized, or small. */
 static void put_cased(FILE *f, const char *name, int n, int width, const char *pattern) {
     int upper = isupper((unsigned char)pattern[0]) != 0,
         all = isupper((unsigned char)pattern[0]) && isupper((unsigned char)pattern[1]), i;
@@ -388,7 +388,7 @@ static void put_pattern(FILE *f, const struct when_text *w, enum pattern what, c
     case PG_OFFSET:
         fputs("+00", f);
         break;
-    case PG_JULIAN: /* the day that began at midnight */
+    case PG_JULIAN: /* of the day that began at midnight */
         put_digits(
             f, (w->seconds - (tm->tm_hour * 3600 + tm->tm_min * 60 + tm->tm_sec)) / 86400 + 2440588,
             1, fill);

@@ -58,7 +58,7 @@ int torch_decode_next(struct torch_decode *d, struct torch_item *e) {
             err = get(d, &e->b);
         break;
     default:
-        return -EBADMSG; /* of a newer writer: what follows cannot be told apart */
+        return -EBADMSG; /* from a newer writer; its length is not known */
     }
     return err ? err : 1;
 }

@@ -16,23 +16,22 @@
 struct torch_pipe {
     int (*make)(void *ctx, struct torch_pipe *p);
     void *ctx;
-    size_t n; /* rows of the batch that is being filled */
-    /* of the thread that inserts */
-    const struct torch_row *now,
-        *end;     /* of the batch that is being inserted; NULL: there is none */
-    int64_t last; /* the greatest id of the table */
-    int numbers;  /* SQLite gives the ids */
+    size_t n; /* number of rows in the batch that is being filled */
+    /* Used by the inserting thread. */
+    const struct torch_row *now, *end; /* rows of the current batch; NULL: none */
+    int64_t last;                      /* highest id in the table */
+    int numbers;                       /* SQLite assigns the ids */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    /* under the lock */
-    size_t filled, taken; /* batches, counted for ever; taken: those that may be filled again */
+    /* Access with the lock held. */
+    size_t filled, taken; /* total numbers of batches; taken: those that may be filled again */
     int ended, stop;
-    int rc; /* make's */
+    int rc; /* result of make */
     size_t rows[BATCHES];
     struct torch_row row[BATCHES][BATCH];
 };
 
-/* The batch that is being filled goes to the other thread, and the next one is begun. */
+/* Hands the filled batch to the other thread, and begins the next one. */
 static int hand_over(struct torch_pipe *p) {
     pthread_mutex_lock(&p->lock);
     p->rows[p->filled % BATCHES] = p->n;
@@ -71,7 +70,7 @@ enum { ID, TS, DURATION, THREAD, STAGE, MODULE, CALL, PARENT, DEPTH, FLAGS, STEP
 
 struct cursor {
     struct scan_cursor scan;
-    int any; /* rows of this statement */
+    int any; /* 1: this statement has had a row */
 };
 
 static int calls_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
@@ -91,7 +90,7 @@ static struct torch_pipe *pipe_of(const sqlite3_vtab_cursor *base) {
     return ((const struct scan_cursor *)base)->l->calls;
 }
 
-/* The first row of the next batch, where there is one. */
+/* Moves to the first row of the next batch, if there is one. */
 static void next_batch(struct torch_pipe *p) {
     pthread_mutex_lock(&p->lock);
     p->taken += p->now != NULL;
@@ -121,7 +120,7 @@ static int calls_filter(sqlite3_vtab_cursor *base, int idx, const char *str, int
     return SQLITE_OK;
 }
 
-/* At the end, or where the other of the two statements is to go on. */
+/* Returns 1 at the end, and where the other one of the two statements must continue. */
 static int calls_eof(sqlite3_vtab_cursor *base) {
     const struct cursor *c = (struct cursor *)base;
     const struct torch_pipe *p = pipe_of(base);
@@ -203,13 +202,13 @@ int torch_pipe_register(sqlite3 *db, struct load_now *now) {
 }
 
 /*
- * Rows come nearly always one behind the other, and SQLite takes a fifth less time for one whose id it may give itself than for one whose place
- * it looks up. The others are rows that were open for long, and what follows a call that was left out.
+ * Rows nearly always come in the order of their ids, and SQLite needs a fifth less time for a row whose id it can assign itself than for
+ * one whose place it has to look up. The exceptions are rows that were open for long, and the row after a call that was left out.
  */
 static int insert(struct load *l, struct torch_pipe *p) {
     static const char columns[] = "ts, duration, thread, stage, module, call, parent, depth, flags,"
                                   " step, seq, call_tid";
-    sqlite3_stmt *st[2] = {NULL, NULL}; /* by numbers */
+    sqlite3_stmt *st[2] = {NULL, NULL}; /* indexed by p->numbers */
     char *numbered = sqlite3_mprintf("INSERT INTO torch_call(%s) SELECT %s FROM temp.record_calls",
                                      columns, columns);
     sqlite3_int64 last;
@@ -250,7 +249,7 @@ int torch_pipe_run(struct load *l, int (*make)(void *ctx, struct torch_pipe *p),
     p->ctx = ctx;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
-    sigfillset(&all); /* signals are the caller's */
+    sigfillset(&all); /* signals are for the caller's thread */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int beside = pthread_create(&thread, NULL, run, p) == 0, rc;
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -57,7 +57,7 @@ int torch_rows_start(struct torch_rows *t, sqlite3 *db, struct torch_pipe *pipe,
     return t->rc;
 }
 
-/* Puts rows up to the first that has not ended, or (all) those too that lie behind it: it is put when it ends. */
+/* Puts rows up to the first that has not ended; with `all`, also the rows behind it, so that it is put later, when it ends. */
 static void put_waiting(struct torch_rows *t, int all) {
     for (; t->rc == SQLITE_OK && t->first <= t->begun; t->first++) {
         const struct torch_row *r = at(t, t->first);

@@ -10,7 +10,7 @@
 #define VERSION    2
 #define MOST_NAMES (1u << 24)
 #define MOST_STEPS (1u << 16)
-/* So long before the point steps are kept, too: what another thread says late may belong to one. */
+/* Steps that ended less than this before the point are stored too, because late records of another thread may belong to one of them. */
 #define LATE_NS 10000000000u
 
 struct torch_open *torch_state_thread(struct torch_state *t, uint64_t tid) {
@@ -62,9 +62,9 @@ struct torch_sum *torch_state_sum(struct torch_state *t, uint64_t name, unsigned
     return &t->sums[id - 1];
 }
 
-/* One description of the bytes serves both ways: what is written is what is read. */
+/* One description of the format serves for both writing and reading. */
 struct bytes {
-    uint8_t *out; /* written; NULL: read */
+    uint8_t *out; /* writing: the output; NULL: reading */
     size_t n, cap;
     const uint8_t *p, *end;
     int err;
@@ -94,7 +94,7 @@ static uint64_t word(struct bytes *b, uint64_t v) {
 #define WORD(b, x)   ((x) = (__typeof__(x))word(b, (uint64_t)(x)))
 #define SIGNED(b, x) ((x) = (__typeof__(x))unzigzag(word(b, zigzag((int64_t)(x)))))
 
-/* How many follow; each takes a byte at least. */
+/* The number of items that follow; each takes at least one byte. */
 static size_t many(struct bytes *b, size_t n, size_t most) {
     WORD(b, n);
     if (!b->err && !b->out && (n > most || n > (size_t)(b->end - b->p)))
@@ -201,7 +201,7 @@ static void counted(struct bytes *b, struct torch_counted *c) {
     WORD(b, c->seq);
 }
 
-/* Those of `s` that were told, and what `c` says of those that had begun. */
+/* The steps of `s` that were announced, and in `c` the counts of those that had begun. */
 static void steps(struct bytes *b, struct torch_steps *s, struct torch_counted **c, size_t *nc) {
     WORD(b, s->dropped);
     WORD(b, s->dropped_root);
@@ -236,7 +236,7 @@ static void steps(struct bytes *b, struct torch_steps *s, struct torch_counted *
     }
     for (size_t i = 0; i < *nc && !b->err; i++)
         counted(b, &(*c)[i]);
-    if (s->grouped && !s->n) /* the last one may grow: it is there */
+    if (s->grouped && !s->n) /* the last one may be extended, so it must be there */
         b->err = b->err ? b->err : -EBADMSG;
 }
 
@@ -257,7 +257,7 @@ static void state(struct bytes *b, struct torch_state *t) {
     sums(b, t);
 }
 
-/* How many of the steps before p are rows that nothing changes any more. */
+/* Returns how many of the steps before p will not be changed by anything any more. */
 static size_t settled(const struct torch_state *t, const struct torch_point *p, uint64_t later) {
     const struct torch_step *s = t->steps.s;
     uint64_t limit = p->most > LATE_NS ? p->most - LATE_NS : 0;
@@ -271,7 +271,7 @@ static size_t settled(const struct torch_state *t, const struct torch_point *p, 
                 limit = t->threads[i]->open[k].ts;
     while (n + 1 < p->steps.n && s[n].end <= limit)
         train |= torch_steps_is(&s[n++]);
-    return train ? n : 0; /* the first that is a step has to be known */
+    return train ? n : 0; /* the first one that is a step must be known */
 }
 
 uint8_t *torch_state_save(struct torch_state *t, const struct torch_point *p, uint64_t later,

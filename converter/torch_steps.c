@@ -50,7 +50,7 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
         t->s[t->n - 1].end = e->ts;
     } else if (e->kind == TORCH_ENTER ||
                (e->kind != TORCH_EXIT && e->kind != TORCH_OPEN && !t->depth))
-        t->grouped = 0; /* a forward pass, also an optimizer's closure's own */
+        t->grouped = 0; /* a forward pass, including those of an optimizer's closure */
     return 0;
 }
 
@@ -63,7 +63,7 @@ static int by_end(const void *a, const void *b) {
 
 int torch_steps_ready(struct torch_steps *t) {
     uint64_t begin = t->first, number = 0, least = UINT64_MAX;
-    int evaluated = 0; /* something was, between this and the step that comes */
+    int evaluated = 0; /* 1: there was evaluation between this and the next step */
     unsigned source = TORCH_BY_ROOT;
     if (!t->first)
         return 0;
@@ -103,7 +103,8 @@ int torch_steps_ready(struct torch_steps *t) {
     last->number = number;
     last->source = source;
     last->tid = t->leader;
-    t->memo = t->n - 1; /* not the first: one that is a part of the next ends as it begins */
+    /* not the first: one that is a part of the next step ends where it begins */
+    t->memo = t->n - 1;
     return 0;
 }
 
@@ -133,7 +134,7 @@ struct torch_first torch_steps_first(const struct torch_steps *t) {
         return t->begun;
     while (i + 1 < t->n && !torch_steps_is(&t->s[i]))
         i++;
-    /* Only passes of its own before it: it began with the program. */
+    /* With only its own passes before it, it began with the program. */
     uint64_t since = !i ? 0 : t->s[0].source == TORCH_WITHIN ? 1 : t->s[i].begin;
     return (struct torch_first){t->s[i].number, since, t->s[i].end};
 }

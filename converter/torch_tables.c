@@ -38,7 +38,7 @@ static int write_steps(struct load *l, const struct torch_state *t) {
     for (size_t i = 0; rc == SQLITE_OK && i < t->steps.n; i++) {
         const struct torch_step *s = &t->steps.s[i];
         if ((!s->end && !s->seq && !s->ns[TORCH_DATA]) || s->source == TORCH_WITHIN)
-            continue; /* nothing came after the last end; it is in the next one */
+            continue; /* nothing came after the last end, or it is part of the next step */
         if (l->shared.hi && (s->begin > l->shared.hi || (s->end && s->end < l->shared.lo)))
             continue;
         sqlite3_bind_int64(st, 1, t->base + (int64_t)(t->steps.dropped + i) + 1);
@@ -49,7 +49,7 @@ static int write_steps(struct load *l, const struct torch_state *t) {
             sqlite3_bind_null(st, 3);
         sqlite3_bind_int64(st, 4, (int64_t)s->number);
         sqlite3_bind_int(st, 5, torch_steps_by_root(s->source) ? TORCH_BY_ROOT : (int)s->source);
-        /* Less than 0: of a pass that is not over, what a hook's optimizer took. */
+        /* negative: the time of an optimizer in a hook, of a backward pass that has not ended */
         for (int k = 0; k < TORCH_PARTS; k++)
             sqlite3_bind_int64(st, 6 + k, s->ns[k] > 0 ? s->ns[k] : 0);
         for (int k = 0; k < TORCH_OPTIMIZER + 1; k++)
@@ -64,7 +64,7 @@ static int write_steps(struct load *l, const struct torch_state *t) {
     return rc;
 }
 
-/* Rows that were filed under numbers that were none, of what turned out to be evaluation or the first step's: of no step, or of that one. */
+/* Corrects the rows that carry step numbers which turned out to be none: during evaluation they get no step, during the first step that step. */
 static int correct_numbers(struct load *l, const struct torch_state *t) {
     static const char *const tables[] = {"memory_step", "variable", "event", "trigger_event"};
     struct clock_map *c = &l->meta->clock;
@@ -85,7 +85,7 @@ static int correct_numbers(struct load *l, const struct torch_state *t) {
     return rc;
 }
 
-/* The rows of what is read now, which were there from the last time. */
+/* Deletes the rows, from the last time, of what is read again now. */
 int torch_tables_forget(struct load *l, const struct torch_state *t) {
     int64_t last = t->base | 0xffffffffff;
     char *sql = sqlite3_mprintf("DELETE FROM torch_call WHERE id BETWEEN %lld AND %lld;"
@@ -119,8 +119,7 @@ int torch_tables_last(struct load *l, struct torch_state *t) {
     int64_t before = -1;
     char sql[96];
 
-    for (size_t i = 1; i < s->n;
-         i++) /* steps that are not told in their order: which is the last? */
+    for (size_t i = 1; i < s->n; i++) /* not in order: the last step is not known */
         n = s->s[i].begin < s->s[i - 1].begin ? 0 : n;
     for (size_t i = 0; i < n; i++)
         if (s->s[i].source != TORCH_EVALUATION && (int64_t)s->s[i].number > before)
@@ -145,7 +144,7 @@ int torch_tables_keep(struct load *l, const uint8_t *p, size_t n) {
     return sqlite3_finalize(st);
 }
 
-/* What torch_read has of the trace, which it is not to have any more. */
+/* Takes what torch_read has of the trace out of it. */
 int torch_tables_kept(struct load *l, uint8_t **p, size_t *n) {
     char sql[64];
     sqlite3_stmt *st;
@@ -165,7 +164,7 @@ int torch_tables_kept(struct load *l, uint8_t **p, size_t *n) {
     return rc == SQLITE_OK ? sqlite3_exec(l->db, sql, NULL, NULL, NULL) : rc;
 }
 
-/* So long after the first step that an optimizer or the program ended, what another thread says late may be about one before it. */
+/* How long after the first step that an optimizer or the program ended late records of another thread may still be about a step before it. */
 #define LATE_NS 10000000000u
 
 int torch_tables_number(struct load *l) {
@@ -176,7 +175,7 @@ int torch_tables_number(struct load *l) {
     struct trace_rows rows;
     struct torch_decode d;
     struct torch_item e;
-    uint64_t known = 0; /* when that step was told */
+    uint64_t known = 0; /* time of the record of that step */
     int err = 0;
 
     for (size_t i = 0; err != -ENOMEM && i < reader_blocks(r); i++) {

@@ -15,7 +15,7 @@ int trace_row_loss(struct trace_row *t) {
         const char *reason;
         uint64_t count;
     } found[] = {
-        {"damaged_block_records", loss->damaged_records}, /* of these alone records */
+        {"damaged_block_records", loss->damaged_records}, /* the only ones that count as records */
         {"unresolved_stack", t->unresolved},
         {"damaged_blocks", loss->damaged_blocks},
         {"damaged_bytes", loss->damaged_bytes},
@@ -46,7 +46,7 @@ int trace_row_loss(struct trace_row *t) {
         sqlite3_reset(st);
     }
     sqlite3_finalize(st);
-    /* Of forked children that left no trace (load.c). */
+    /* add those of forked children that left no trace (load.c) */
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(t->db,
                                 "SELECT sum(count) FROM lost WHERE trace = ? AND reason = 'child'",
@@ -59,7 +59,8 @@ int trace_row_loss(struct trace_row *t) {
     return rc;
 }
 
-/* The last time that the process itself recorded: where another one has finished its trace, `end` and its time are that one's. */
+/* Returns the last time that the process itself recorded. When another process has finished the trace, the `end` record and its time are by
+ * that process. */
 static uint64_t last_recorded(const struct meta *m, const struct reader *r, uint64_t last_ts) {
     uint64_t last = 0;
 
@@ -67,7 +68,7 @@ static uint64_t last_recorded(const struct meta *m, const struct reader *r, uint
         return m->end_last < last_ts ? m->end_last : last_ts;
     if (!m->end_reason || strcmp(m->end_reason, "killed") != 0)
         return last_ts;
-    for (size_t i = 0; i < reader_blocks(r); i++) { /* of a version that did not write end.last */
+    for (size_t i = 0; i < reader_blocks(r); i++) { /* a version that did not write end.last */
         const struct reader_block *b = reader_block(r, i);
         if (b->last_ts != m->end_ts && b->last_ts > last && b->last_ts <= last_ts)
             last = b->last_ts;

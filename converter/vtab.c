@@ -13,17 +13,17 @@
 #include "text.h"
 
 struct vtab {
-    sqlite3_vtab base; /* first: SQLite's */
+    sqlite3_vtab base; /* must be first, for SQLite */
     struct reader *reader;
     struct epochs *epochs;
     const struct strips *strips;
-    uint64_t lo, hi; /* rows of other times are counted and left out; 0, 0: none */
-    size_t first;    /* block */
+    uint64_t lo, hi; /* rows of other times are counted but left out; 0, 0: no limit */
+    size_t first;    /* first block that is read */
     sqlite3_int64 rows_before;
     const struct vtab_shared *const
         *shared; /* where reader, epochs and strips come from, anew for each cursor; or NULL */
-    int hinted; /* only some records are wanted: what hints say of types is believed before a block is read, as reader_want() does */
-    int owned;  /* reader and epochs are ours to free */
+    int hinted; /* only some records are wanted: types in hints are believed before the block is read, as by reader_want() */
+    int owned;  /* reader and epochs must be freed here */
     const struct trace_record *rec;
     int time_col; /* the first time column, -1 if none */
     uint64_t rows;
@@ -34,16 +34,16 @@ struct cursor {
     struct reader_data data;
     struct trace_rows rows;
     struct trace_value v[TRACE_MAX_FIELDS];
-    size_t block; /* the one being read + 1 */
+    size_t block; /* 1 + the block being read */
     uint64_t lo, hi;
     sqlite3_int64 rowid;
     int eof;
 };
 
-/* idxNum: which bounds of time come in argv, in this order */
+/* idxNum: which time bounds argv contains, in this order. */
 enum { FROM = 1, UNTIL = 2 };
 
-/* An argument of CREATE VIRTUAL TABLE without its quotes. */
+/* Returns an argument of CREATE VIRTUAL TABLE without its quotes. */
 static char *unquote(const char *arg) {
     size_t n = strlen(arg);
     char *out = sqlite3_mprintf("%s", arg);
@@ -166,7 +166,7 @@ static int vtab_connect(sqlite3 *db, void *aux, int argc, const char *const *arg
             t->rows += b->count;
     }
     rc = declare(db, t->rec);
-    /* it opens files: not from a trigger or view of a database that somebody sent */
+    /* it opens files, so it must not be used by triggers or views of a database from somebody else */
     if (rc == SQLITE_OK)
         sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
 out:
@@ -237,7 +237,7 @@ static int vtab_close(sqlite3_vtab_cursor *base) {
     return SQLITE_OK;
 }
 
-/* Goes on to the next row of our type. */
+/* Moves on to the next row of the record type. */
 static int vtab_next(sqlite3_vtab_cursor *base) {
     struct cursor *c = (struct cursor *)base;
     struct vtab *t = (struct vtab *)base->pVtab;
@@ -264,7 +264,7 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
                 return SQLITE_OK;
             }
             b = reader_block(t->reader, c->block++);
-            /* else a hint that nobody has checked is believed about times alone */
+            /* otherwise an unchecked hint is believed about times only */
         } while (((t->hinted || b->state != READER_UNREAD) && !(b->types & want)) ||
                  b->state == READER_BAD ||
                  (b->last_ts ? b->first_ts > c->hi || b->last_ts < c->lo : bounded));
@@ -284,7 +284,7 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
     }
 }
 
-/* A bound as a time; comparisons with what is no number select nothing less. */
+/* Returns a bound as a time. A bound that is not a number does not restrict anything. */
 static uint64_t bound(sqlite3_value *v, int upper) {
     double d = sqlite3_value_double(v);
 
@@ -334,7 +334,7 @@ static void result_text(struct vtab *t, sqlite3_context *ctx, const void *p, siz
         sqlite3_result_error_nomem(ctx);
 }
 
-/* In decimal; behind it. A group of 10,000 ranks is told by each of them: sprintf() was half of reading such a job. */
+/* Writes x in decimal, and returns the place after it. Each of 10,000 ranks lists them all: sprintf() took half the time of reading such a job. */
 static char *put_number(char *p, uint64_t x) {
     char digits[20];
     int n = 0;
@@ -347,7 +347,7 @@ static char *put_number(char *p, uint64_t x) {
     return p;
 }
 
-/* [1,2,3]; negative numbers cannot be: unsigned 64 bits, in decimal */
+/* Writes [1,2,3]: unsigned 64-bit numbers in decimal, which cannot be negative. */
 static void result_list(sqlite3_context *ctx, struct trace_value v) {
     char *json = malloc((size_t)v.n * 21 + 3), *p = json;
     uint64_t prev = 0, x;
@@ -400,7 +400,7 @@ static int vtab_column(sqlite3_vtab_cursor *base, sqlite3_context *ctx, int col)
             result_text(t, ctx, p, n);
         else if (v->u)
             return SQLITE_NOMEM;
-        break; /* id 0 is no string: NULL */
+        break; /* id 0 stands for no string: NULL */
     }
     default:
         sqlite3_result_int64(ctx, (sqlite3_int64)v->u);

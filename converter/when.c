@@ -37,7 +37,7 @@ int when_duration(const char *text, int64_t *ns) {
     return -EINVAL;
 }
 
-/* Digits behind a point, as nanoseconds. */
+/* Reads the digits after a point as nanoseconds. */
 static const char *fraction(const char *p, int64_t *ns) {
     int64_t scale = SECOND / 10;
 
