@@ -2,10 +2,10 @@
 /*
  * arrow_sql.c - the result of a SELECT on a database of probing-convert, as Arrow columns.
  *
- * SQLite gives each value a type, Arrow each column. A column that belongs to a table has its declared type, unless its values tell more.
- * Otherwise the first LOOK rows, which are kept until then, decide: integers, reals (with integers among them), or text (with anything
- * among it). A column with the name of a time in the views is a timestamp when its values are numbers. When a later value does not fit, the
- * stream ends with an error that names the column: then the SQL needs a CAST.
+ * SQLite gives each value a type, Arrow each column. The first LOOK rows, which are kept until then, decide a column's type: integers, reals
+ * (with integers among them), text (with any of these among it) or bytes (when there is a blob among them). When all of these values are
+ * NULL, a column that belongs to a table has its declared type. A column with the name of a time in the views is a timestamp when its values
+ * are reals or all NULL. When a later value does not fit, the stream ends with an error that names the column: then the SQL needs a CAST.
  */
 #include <errno.h>
 #include <math.h>

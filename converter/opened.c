@@ -13,8 +13,7 @@
 #define MOST 4 /* maximum number of threads */
 #define ROOM 8 /* maximum number of files that are open and not taken */
 #define A_THREADS                                                                                  \
-    (2u                                                                                            \
-     << 20) /* bytes of traces for each thread: starting a thread takes longer than indexing fewer */
+    (2u << 20) /* bytes for each thread: starting one takes longer than indexing fewer */
 
 struct file {
     enum { NOBODYS, SOMEBODYS, OPENED } state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * event_sql.h - the SQL that gives the events of events.h, one text for each table: all have the same first columns, what follows are
- * arguments under the column's name.
+ * event_sql.h - the SQL that gives the events of events.h, one text for each table. All have the same first columns; further columns are
+ * arguments, named like the column.
  *
  *     char *sql;
  *     for (unsigned i = 0; (sql = event_sql(i, &kind)); i++) ... sqlite3_free(sql);
@@ -13,20 +13,20 @@
 
 enum {
     EVENT_TRACE,
-    EVENT_THREAD, /* table thread; NULL: none, or not known */
+    EVENT_THREAD, /* id in table thread; NULL: none, or not known */
     EVENT_TS,
-    EVENT_DURATION, /* NULL: not seen to end */
+    EVENT_DURATION, /* NULL: its end was not seen */
     EVENT_NAME,
     EVENT_CATEGORY,
     EVENT_TRACK,
     EVENT_UNIT,
     EVENT_VALUE,
-    EVENT_FLOW,  /* a text that its other ends have too; NULL: none */
+    EVENT_FLOW,  /* a text that the linked events have too; NULL: none */
     EVENT_PLACE, /* enum export_flow */
     EVENT_ARGS
 };
 
-/* NULL: there is no such, or no memory. */
+/* Returns NULL when there is no such text, or no memory. */
 char *event_sql(unsigned i, enum export_kind *kind);
 
 #endif

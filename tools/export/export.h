@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * export.h - `probing export --format F`: a recording as a file that other people's viewers open. Here: what every format is given, and
- * how one is added.
+ * export.h - `probing export --format F`: writes a recording as a file for viewers by others. This header has what every format is given,
+ * and says how to add a format.
  *
- * A format is one function in a file of its own and a line in formats.def. The function gets the opened database, what was asked
- * for, who took part (processes and threads, small, in memory) and an open stream, and reads the rest row by row:
+ * A format is one function in a file of its own and a line in formats.def. The function gets the opened database, what was asked for, the
+ * processes and threads that took part (few, in memory) and an open stream; it reads everything else row by row:
  *
  *     static int write_mine(struct export *x) {
  *         sqlite3_stmt *st = NULL;
  *         int rc = export_prepare(x, "SELECT ... WHERE s.ts BETWEEN :from AND :to", &st);
- *         while (rc == 0 && (rc = export_step(x, st)) > 0) {       // 1: a row, 0: no more, -errno: ended (a signal, an error)
- *             fprintf(x->out, ...);                                // write errors stay in the stream, who opened it looks there
+ *         while (rc == 0 && (rc = export_step(x, st)) > 0) {       // 1: a row, 0: no more, -errno: stopped (by a signal, an error)
+ *             fprintf(x->out, ...);                                // write errors stay in the stream, where its opener checks for them
  *             rc = 0;
  *         }
  *         sqlite3_finalize(st);
@@ -18,13 +18,13 @@
  *     }
  *     const struct export_format export_mine = {"mine", ".mine", "what it is for, in a few words", 0, write_mine};
  *
- * then: its line in formats.def and in the man page, and its test in tests/e2e/test_export*.py.
+ * Also needed: its line in formats.def and in the man page, and its test in tests/e2e/test_export*.py.
  *
- * What is exported is chosen before the function is called: x->process holds the chosen processes alone (SQL: temp.export_trace has their
- * numbers), x->from and x->to the time. Names come from recorded programs: they may hold any byte, and each format escapes them.
- * Memory may grow with the number of processes, threads, functions and distinct stacks, and never with the number of rows.
+ * What is exported is selected before the function is called: x->process holds only the selected processes (SQL: temp.export_trace has
+ * their numbers), x->from and x->to the time. Names come from recorded programs: they may hold any byte, and each format must escape them.
+ * Memory may grow with the number of processes, threads, functions and distinct stacks, but never with the number of rows.
  *
- * Samples, each or added up: samples.h. Frames of a stack: stacks.h. Everything with a time, for timelines: events.h.
+ * For samples, single or added up, see samples.h; for the frames of a stack stacks.h; for everything with a time, for timelines, events.h.
  */
 #ifndef PROBING_TOOLS_EXPORT_EXPORT_H
 #define PROBING_TOOLS_EXPORT_EXPORT_H
@@ -36,17 +36,17 @@
 
 #include "../progress.h"
 
-/* A recorded process: one trace. */
+/* A recorded process, that is, one trace. */
 struct export_process {
     int64_t id;                              /* trace_file.id; its rows are numbered id << 40 | n */
     int64_t pid, rank, world_size;           /* rank, world_size -1: not known */
     const char *host, *command, *role, *run; /* "" where not known */
-    int64_t start, end;                      /* ns UTC, of what is exported of it */
-    int64_t period;                          /* ns of a tick, at the end; 0: not sampled */
+    int64_t start, end;                      /* ns UTC, of the part that is exported */
+    int64_t period;                          /* ns of a tick, at the end; 0: it was not sampled */
 };
 
 struct export_thread {
-    int64_t id; /* table thread */
+    int64_t id; /* id in table thread */
     const struct export_process *process;
     int64_t tid;
     const char *name; /* "" where not known */
@@ -66,14 +66,15 @@ struct export {
     int cpu;           /* only samples taken while the thread was on a CPU */
     int python;        /* only Python frames */
 
-    /* Who took part, in the order of their numbers: */
+    /* Who took part, in the order of their ids: */
     struct export_process *process;
     size_t nprocesses;
     struct export_thread *thread;
     size_t nthreads;
-    const struct export_process *only; /* export_events() gives this one's alone; NULL: all */
-    int part_of_ranks;                 /* there are other processes, which were not chosen */
-    int64_t first, last;               /* of all processes, ns UTC; 0 where there is none */
+    /* export_events() gives only the events of this one; NULL: of all */
+    const struct export_process *only;
+    int part_of_ranks;   /* there are other processes, which were not selected */
+    int64_t first, last; /* of all processes, ns UTC; 0 when there are none */
 
     /* Private: */
     struct progress progress;
@@ -86,7 +87,7 @@ struct export_format {
     const char
         *suffix; /* of a file's name that stands for it where --format is not given; NULL: none */
     const char *what;
-    int binary; /* is not written to a terminal */
+    int binary; /* must not be written to a terminal */
     int (*write)(struct export *x);
 };
 
@@ -97,34 +98,35 @@ struct export_format {
 /* The formats, NULL at the end. */
 extern const struct export_format *const export_formats[];
 const struct export_format *export_format_of(const char *name);
-/* The format that the name of a file ends with, or NULL. */
+/* Returns the format that the name of a file ends with, or NULL. */
 const struct export_format *export_format_by_suffix(const char *path);
 
-/* Which processes. */
+/* Selects the processes. */
 struct export_choice {
-    const char *ranks; /* "0,3-5"; NULL: all, those without one too */
+    const char *ranks; /* "0,3-5"; NULL: all, including those without a rank */
     const char *run;   /* NULL: all */
     int64_t pid;       /* -1: all */
 };
-/* Finds who took part; x->db, from and to are set. 0 or -errno (x->why); -EINVAL: ranks are none. export_end() in any case. */
+/* Finds who took part; x->db, from and to must be set. Returns 0; -errno (see x->why); -EINVAL: `ranks` is not a list of ranks. Call
+ * export_end() in any case. */
 int export_begin(struct export *x, const struct export_choice *choice);
 void export_end(struct export *x);
 
 /* ---- for formats ---- */
 
-/* :from, :to, :cpu and :only (a process, or NULL) are bound where the SQL has them. 0 or -errno. */
+/* Prepares the SQL, and binds :from, :to, :cpu and :only (a process, or NULL) where it has them. Returns 0 or -errno. */
 int export_prepare(struct export *x, const char *sql, sqlite3_stmt **out);
-/* The next row; also draws progress, and looks for signals. 1; 0: no more; -errno (-EINTR: a signal). */
+/* Steps to the next row; also draws progress and checks for signals. Returns 1; 0: no more; -errno (-EINTR: a signal). */
 int export_step(struct export *x, sqlite3_stmt *st);
-/* Text of a column, "" for NULL; valid until the next step. */
+/* Returns the text of a column, "" for NULL; valid until the next step. */
 const char *export_text(sqlite3_stmt *st, int column);
-/* Notes what is wrong, for the one line that is said at the end, and returns rc. */
+/* Notes what is wrong, for the single line printed at the end, and returns rc. */
 int export_wrong(struct export *x, int rc, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* By number; NULL: it is not exported. */
+/* Look up by id; NULL: it is not exported. */
 const struct export_process *export_process(const struct export *x, int64_t id);
 const struct export_thread *export_thread(const struct export *x, int64_t id);
-/* As people call them: "rank 3: train.py (pid 12 on node1)", "main thread", "thread loader". Return buf. */
+/* Names for people: "rank 3: train.py (pid 12 on node1)", "main thread", "thread loader". Return buf. */
 const char *export_process_name(const struct export_process *p, char *buf, size_t n);
 const char *export_thread_name(const struct export_thread *t, char *buf, size_t n);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames.h - for formats with tables of frames and of files: stacks that have one frame at least, and files by number, with build ids.
+ * frames.h - for formats with tables of frames and of files: makes every stack have at least one frame, and numbers the files, with their
+ * build ids.
  *
  *     struct export_frames f;
  *     int rc = export_frames_open(&f, x);

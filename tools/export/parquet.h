@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parquet.h - traces as a Parquet data set: Python does it, with pyarrow (agent/python_api/probing/export.py).
+ * parquet.h - writes traces as a Parquet data set, by means of Python and pyarrow (agent/python_api/probing/export.py).
  *
- *     return export_parquet(&(struct parquet){.folder = "run1"}, paths, n);    // an exit code, and only where it could not be run
+ *     return export_parquet(&(struct parquet){.folder = "run1"}, paths, n);    // returns, with an exit code, only if it could not be run
  */
 #ifndef PROBING_TOOLS_EXPORT_PARQUET_H
 #define PROBING_TOOLS_EXPORT_PARQUET_H
@@ -11,7 +11,7 @@ struct parquet {
     const char *folder;
     int alone, json, quiet;
 };
-/* Becomes that program; comes back with an exit code, said, where it cannot. */
+/* Replaces this program by Python; returns an exit code, after printing why, only when it cannot. */
 int export_parquet(const struct parquet *p, char *const *paths, int n);
 
 #endif

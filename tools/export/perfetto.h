@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * perfetto.h - what the two halves of the Perfetto format share: packets, names that are written once (perfetto.c), samples
+ * perfetto.h - shared by the two halves of the Perfetto format: packets and names that are written once (perfetto.c), and samples
  * (perfetto_samples.c).
  *
  *     size_t packet = perfetto_packet(p, ts);           // ts 0: a packet without a time
  *     pb_...(&p->b, PACKET_..., ...);
  *     int rc = perfetto_packet_end(p, packet);          // 0 or -errno: it is written
  *
- * What is interned meanwhile (perfetto_intern(), or put into p->interned by hand) must be so before its packet begins: it is written at
- * the packet's head.
+ * What a packet needs interned (by perfetto_intern(), or by hand in p->interned) must be interned before the packet begins, because it is
+ * written at the head of the packet.
  */
 #ifndef PROBING_TOOLS_EXPORT_PERFETTO_H
 #define PROBING_TOOLS_EXPORT_PERFETTO_H
@@ -122,17 +122,17 @@ enum task_context_field { TASK_IID = 1, TASK_PID = 2, TASK_TID = 3 };
 struct perfetto {
     struct export *x;
     struct pb b, interned,
-        event_fields;    /* interned: fields of InternedData that the next packet takes with it */
-    uint32_t *pid, *tid; /* of x->process, x->thread: as they are, but each once in the file */
+        event_fields;    /* interned: fields of InternedData that the next packet will contain */
+    uint32_t *pid, *tid; /* of x->process, x->thread: the recorded ids, made unique in the file */
     struct pb_names event, category, annotation, string;
 };
 
 size_t perfetto_packet(struct perfetto *p, int64_t ts);
 int perfetto_packet_end(struct perfetto *p, size_t packet);
-/* The number of a text in one of the tables of interned texts; 0: it is empty. */
+/* Returns the number of a text in one of the tables of interned texts; 0: it is empty. */
 uint64_t perfetto_intern(struct perfetto *p, struct pb_names *names, enum interned_field field,
                          const char *text);
-/* All samples; what is said once about them is in the packet that `defaults` is put into. */
+/* perfetto_samples() writes all samples; perfetto_sample_defaults() adds to a packet what is said about them once. */
 void perfetto_sample_defaults(struct pb *defaults);
 int perfetto_samples(struct perfetto *p);
 

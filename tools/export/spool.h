@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spool.h - columns that are written beside each other and stand behind each other in the file: each goes into a temporary file of its own.
+ * spool.h - columns that are produced side by side but follow one another in the file: each is first written to a temporary file of its
+ * own.
  *
  *     struct export_spool s = {0};
  *     FILE *f = export_column(&s, 0);             // NULL: errno says why
  *     fprintf(f, "%s1", export_comma(&s, 0));     // "" the first time, then ","
- *     rc = export_columns(&s, out, 0, names, 3);  // "name":[...],"name":[...] of columns 0 to 2, and empties them. 0 or -errno
+ *     rc = export_columns(&s, out, 0, names, 3);  // writes "name":[...],"name":[...] of columns 0 to 2, and empties them. 0 or -errno
  *     export_spool_free(&s);
  */
 #ifndef PROBING_TOOLS_EXPORT_SPOOL_H

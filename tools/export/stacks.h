@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stacks.h - the frames of stacks, each frame's names looked up once.
+ * stacks.h - the frames of stacks; the names of each frame are looked up once.
  *
  *     struct export_stacks *stacks;
  *     int rc = export_stacks_open(&stacks, x);
@@ -9,8 +9,8 @@
  *     rc = export_stack(stacks, sample.stack, &frame, &n);      // frame[0] is the outermost
  *     export_stacks_close(stacks);
  *
- * Frames have small numbers from 1 on (table frame), functions too (table function): formats with tables of their own may use them as
- * indexes. With x->python the native frames are left out.
+ * Frames have small numbers from 1 on (those of table frame), and so have functions (table function), so that formats with tables of their
+ * own can use them as indices. With x->python native frames are left out.
  */
 #ifndef PROBING_TOOLS_EXPORT_STACKS_H
 #define PROBING_TOOLS_EXPORT_STACKS_H
@@ -20,27 +20,27 @@
 struct export_frame {
     int64_t id, function;
     const char *name;        /* of the function */
-    const char *file;        /* source; "" where not known */
-    const char *module;      /* native: the ELF file, else "" */
+    const char *file;        /* source file; "" if not known */
+    const char *module;      /* for native code: the ELF file, else "" */
     int64_t line, firstline; /* 0: not known */
     int native;
 };
 
-/* What a stack without frames is called. */
+/* The text for a stack without frames. */
 #define EXPORT_UNREAD "(stack could not be read)"
 
 struct export_stacks;
-/* 0 or -errno; export_stacks_close() in any case. */
+/* Returns 0 or -errno. Call export_stacks_close() in any case. */
 int export_stacks_open(struct export_stacks **out, struct export *x);
 void export_stacks_close(struct export_stacks *s);
-/* Outermost first, valid until the next call. Of stack 0 (not read): none. 0 or -errno. */
+/* Gives the frames of a stack, outermost first, valid until the next call; none for stack 0 (not read). Returns 0 or -errno. */
 int export_stack(struct export_stacks *s, int64_t stack, const struct export_frame *const **frames,
                  size_t *n);
-/* The highest number of a frame, of a function, of a stack. */
+/* Return the highest number of a frame, of a function, of a stack. */
 int64_t export_frames_max(const struct export_stacks *s);
 int64_t export_functions_max(const struct export_stacks *s);
 int64_t export_stacks_max(const struct export_stacks *s);
-/* Where a frame is, in a word: the base name of its file, else of its module; "" where neither is known. */
+/* Returns in a word where a frame is: the base name of its file, else of its module; "" when neither is known. */
 const char *export_place(const struct export_frame *f);
 
 #endif
