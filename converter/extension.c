@@ -21,6 +21,7 @@ SQLITE_EXTENSION_INIT1
 #include "reader_load.c"
 #include "source.c"
 #include "sql_aggregates.c"
+#include "sql_casts.c"
 #include "sql_functions.c"
 #include "sql_picks.c"
 #include "sql_schemas.c"

@@ -11,38 +11,13 @@
 
 #include "interval.h"
 #include "sql_aggregates.h"
+#include "sql_casts.h"
 #include "sql_picks.h"
 #include "sql_series.h"
 #include "time_format.h"
 #include "when.h"
 
 /* ---- times ---- */
-
-/* Gets the timestamp in `v`. Returns 1; 0: it is NULL, or an error was set. */
-static int time_of(sqlite3_context *ctx, sqlite3_value *v, double *out) {
-    struct when w;
-
-    switch (sqlite3_value_type(v)) {
-    case SQLITE_INTEGER:
-    case SQLITE_FLOAT:
-        *out = sqlite3_value_double(v);
-        if (fabs(*out) < 1e11) /* the year 5138 */
-            return 1;
-        sqlite3_result_error(ctx, "a timestamp is seconds since the epoch: this one is too large",
-                             -1);
-        return 0;
-    case SQLITE_TEXT:
-        if (when_parse((const char *)sqlite3_value_text(v), &w) == 0 && w.from == WHEN_UTC) {
-            *out = (double)(w.ns / 1000000000) + (double)(w.ns % 1000000000) / 1e9;
-            return 1;
-        }
-        sqlite3_result_error(
-            ctx, "no timestamp: seconds since the epoch, or 'YYYY-MM-DD HH:MM:SS' in UTC", -1);
-        return 0;
-    }
-    sqlite3_result_null(ctx);
-    return 0;
-}
 
 struct now {
     int known;
@@ -73,7 +48,7 @@ static void to_timestamp(sqlite3_context *ctx, int n, sqlite3_value **v) {
     double t;
 
     (void)n;
-    if (time_of(ctx, v[0], &t))
+    if (sql_casts_time(ctx, v[0], &t))
         sqlite3_result_double(ctx, t);
 }
 
@@ -163,7 +138,7 @@ static void date_part(sqlite3_context *ctx, int n, sqlite3_value **v) {
     double t;
 
     (void)n;
-    if (f != NFIELDS && time_of(ctx, v[1], &t))
+    if (f != NFIELDS && sql_casts_time(ctx, v[1], &t))
         part(ctx, f, t);
 }
 
@@ -173,7 +148,7 @@ static void one_part(sqlite3_context *ctx, int n, sqlite3_value **v) {
     double t;
 
     (void)n;
-    if (time_of(ctx, v[0], &t))
+    if (sql_casts_time(ctx, v[0], &t))
         part(ctx, f, t);
 }
 
@@ -182,7 +157,7 @@ static void date_trunc(sqlite3_context *ctx, int n, sqlite3_value **v) {
     double t;
 
     (void)n;
-    if (f == NFIELDS || !time_of(ctx, v[1], &t))
+    if (f == NFIELDS || !sql_casts_time(ctx, v[1], &t))
         return;
     if (f > SECOND) {
         sqlite3_result_error(
@@ -217,7 +192,7 @@ static void date_bin(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_result_error(ctx, "date_bin: the width must be more than 0 seconds", -1);
         return;
     }
-    if (time_of(ctx, v[1], &t))
+    if (sql_casts_time(ctx, v[1], &t))
         sqlite3_result_double(ctx, floor(t / width) * width);
 }
 
@@ -228,7 +203,7 @@ static void to_char(sqlite3_context *ctx, int n, sqlite3_value **v) {
     double t;
 
     (void)n;
-    if (!format || !time_of(ctx, v[0], &t))
+    if (!format || !sql_casts_time(ctx, v[0], &t))
         return;
     int err = time_format(llround(t * 1e6), format, &text);
     if (err == -EINVAL) {
@@ -358,5 +333,7 @@ int sql_functions_register(sqlite3 *db) {
         rc = sql_aggregates_register(db);
     if (rc == SQLITE_OK)
         rc = sql_picks_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_casts_register(db);
     return rc == SQLITE_OK ? sql_series_register(db) : rc;
 }

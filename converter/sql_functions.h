@@ -15,6 +15,7 @@
  *                                      approx_percentile, approx_percentile_cont; exact. percentile_disc, quantile_disc: one of the values
  *     ranges(n)                        the whole numbers of a group as a text, "0-2,7,9-11"
  *     greatest, least, arg_max, arg_min, first, last (sql_picks.h), generate_series (sql_series.h)
+ *     time_of_day, time_text, to_boolean and what else casts give (sql_casts.h)
  *     starts_with(x, y), contains(x, y), split_part(x, BY, nth)
  *     stddev var, stddev_samp var_samp (the same), stddev_pop var_pop
  *

@@ -9,34 +9,10 @@
 
 #include "../converter/interval.h"
 #include "../converter/when.h"
-#include "sql_tokens.h"
+#include "sql_out.h"
+#include "sql_words.h"
 
-/* INTERVAL at `t`: the seconds, and *last, its last token. 0; 1: it is none (a column of that name); -EINVAL */
-static int interval(struct token t, struct token *last, double *seconds, char *why) {
-    struct token what = sql_after(t), unit = sql_after(what);
-    const char *p = what.p;
-    size_t n = what.n;
-
-    if (what.kind != STRING && what.kind != NUMBER)
-        return 1;
-    if (what.kind == STRING && n >= 2) {
-        p++;
-        n -= 2;
-    }
-    double scale = unit.kind == WORD ? interval_unit(unit.p, unit.n) : 0;
-    *last = what;
-    if (scale > 0 && n && strspn(p, "0123456789. ") >= n) {
-        *last = unit;
-        *seconds = strtod(p, NULL) * scale;
-        return 0;
-    }
-    if (what.kind == STRING && interval_parse(p, n, seconds) == 0)
-        return 0;
-    snprintf(why, SQL_DIALECT_WHY,
-             "no interval: %.*s (such as INTERVAL '5 minutes', '1 hour 30 min')",
-             (int)(what.n < 60 ? what.n : 60), what.p);
-    return -EINVAL;
-}
+_Static_assert(SQL_OUT_WHY == SQL_DIALECT_WHY, "they are passed on");
 
 /* A statement that begins with SHOW or DESCRIBE: what is asked instead, NULL where it is neither. *last: its last token. */
 static const char *show(struct token t, struct token *last, struct token *table) {
@@ -52,8 +28,11 @@ static const char *show(struct token t, struct token *last, struct token *table)
     *table = (struct token){END, NULL, 0};
     *last = second;
     for (size_t i = 0; sql_is(t, "show") && i < sizeof shown / sizeof *shown; i++)
-        if (sql_is(second, shown[i].what))
-            return shown[i].sql;
+        if (sql_is(second, shown[i].what)) {
+            int all_tables = sql_is(second, "all") && sql_is(third, "tables");
+            *last = all_tables ? third : second;
+            return shown[all_tables ? 0 : i].sql;
+        }
     if (sql_is(t, "show") && sql_is(second, "columns") &&
         (sql_is(third, "from") || sql_is(third, "in")))
         *table = sql_after(third);
@@ -83,343 +62,279 @@ static void put_table(FILE *f, struct token t) {
     fputs("' COLLATE NOCASE", f);
 }
 
-/* ---- what is written, and what is known of it ---- */
+/* A text where a time is asked for is one, and added to a time it is a length of time. */
+static int put_text(struct sql_out *w, struct token t, struct token prev, char *why) {
+    struct sql_level *l = &w->level[w->depth];
+    size_t start = sql_out_end(w);
+    double seconds;
+    struct when moment;
+    enum sql_kind kind =
+        sql_is_sign(prev, "<>=!") && l->compared ? l->compared : sql_out_before_time(w, t);
+    char *text = t.n > 2 ? strndup(t.p + 1, t.n - 2) : NULL;
 
-#define DEPTH 100 /* of parentheses; what lies deeper stays as it is */
-
-/* Within a pair of parentheses, or the statement. */
-struct level {
-    struct token name;    /* of the function, else END */
-    size_t start, inside; /* in the text written: of the name, else of the '('; behind the '(' */
-    int commas;
-    int made_time; /* CAST(x AS TIMESTAMP) */
-    char sum;      /* + or -: the operand before it is a time */
-    int compared;  /* so is what stands before the comparison */
-    int between;   /* and before BETWEEN: 2, then 1 behind its AND, then 0 */
-};
-
-struct writer {
-    FILE *f;
-    char **text; /* of f, once it is flushed */
-    struct level level[DEPTH];
-    int depth;
-    size_t operand; /* where the last one starts in the text */
-    int time;       /* whether it is a time */
-};
-
-static size_t at_end(struct writer *w) {
-    return (size_t)ftello(w->f);
-}
-
-/* `words` in the place of what is written from `from` to `to`. */
-static int put_before(struct writer *w, size_t from, size_t to, const char *words) {
-    char *tail = fflush(w->f) == 0 ? strdup(*w->text + to) : NULL;
-
-    if (!tail || fseeko(w->f, (off_t)from, SEEK_SET) != 0) {
-        free(tail);
-        return -ENOMEM;
+    if (l->between && (sql_is(prev, "between") || sql_is(prev, "and")))
+        kind = l->between_of;
+    if (l->in && sql_is_sign(prev, "(,"))
+        kind = l->in;
+    if (l->one_of && sql_is_one_of(l->name, sql_out_picks) && sql_is_sign(prev, ","))
+        kind = l->one_of;
+    if (l->sum && sql_is_sign(prev, "+-") && text && l->sum_of != SQL_CLOCK &&
+        !sql_is_sign(sql_after(t), ":")) {
+        if (interval_parse(text, t.n - 2, &seconds) == 0) {
+            fprintf(w->f, "(%.17g)", seconds);
+            sql_out_operand(w, start, SQL_PLAIN);
+            free(text);
+            return 0;
+        }
+        if (when_parse(text, &moment) != 0 || l->sum != '-') {
+            snprintf(why, SQL_DIALECT_WHY, "no length of time: %.*s (such as INTERVAL '5 minutes')",
+                     (int)(t.n < 60 ? t.n : 60), t.p);
+            free(text);
+            return -EINVAL;
+        }
+        kind = SQL_TIME;
     }
-    fputs(words, w->f);
-    fputs(tail, w->f);
-    free(tail);
+    free(text);
+    if (kind)
+        fputs(kind == SQL_CLOCK ? "time_of_day(" : "to_timestamp(", w->f);
+    sql_out_put(w, t);
+    if (kind)
+        fputc(')', w->f);
+    sql_out_operand(w, start, kind);
     return 0;
 }
 
-static void put(struct writer *w, struct token t) {
-    fwrite(t.p, 1, t.n, w->f);
-}
-
-/* What is no operand and no function's name, though a '(' or an operand may follow. */
-static const char no_name[] =
-    " and or not in like ilike between when then else end case select where on having by from as"
-    " union all distinct exists over filter using values is escape glob limit offset set qualify ";
-static const char gives_time[] =
-    " now to_timestamp date_trunc date_bin time_bucket from_unixtime to_timestamp_seconds"
-    " to_timestamp_millis to_timestamp_micros to_timestamp_nanos ";
-
-/* A column that the views have times in. */
-static int is_time_column(struct token t) {
-    int quoted = t.kind == QUOTED;
-    char name[32];
-
-    if ((t.kind != WORD && !quoted) || t.n >= sizeof name || t.n < 3)
-        return 0;
-    for (size_t i = 0; i < t.n; i++)
-        name[i] = (char)tolower((unsigned char)t.p[i]);
-    name[t.n - (size_t)quoted] = 0;
-    return when_is_column(name + quoted);
-}
-
-/* The last name of a chain (s.timestamp) that begins at `t`. */
-static struct token last_name(struct token t) {
-    for (struct token dot = sql_after(t); sql_is_sign(dot, "."); dot = sql_after(t))
-        t = sql_after(dot);
-    return t;
-}
-
-/* Whether the text at `t` is compared with a time that stands behind it. */
-static int is_before_time(struct token t) {
-    struct token next = sql_after(t);
-
-    if (!sql_is_sign(next, "<>=!"))
-        return 0;
-    while (sql_is_sign(next, "<>=!"))
-        next = sql_after(next);
-    if (sql_is_one_of(next, gives_time))
-        return sql_is_sign(sql_after(next), "(");
-    next = last_name(next);
-    return is_time_column(next) && !sql_is_sign(sql_after(next), "(");
-}
-
-/* An operand that starts at `start` is written. */
-static void operand(struct writer *w, size_t start, int is_time) {
-    struct level *l = &w->level[w->depth];
-
-    w->operand = start;
-    w->time = l->sum == '-' && is_time ? 0 : is_time || l->sum; /* a time less a time is none */
-}
-
-static void no_operand(struct writer *w) {
-    w->level[w->depth].sum = 0;
-    w->time = 0;
-}
-
-/* A text where a time is asked for is one. */
-static void put_text(struct writer *w, struct token t, struct token prev) {
-    struct level *l = &w->level[w->depth];
-    size_t start = at_end(w);
-    int time = (sql_is_sign(prev, "<>=!") && l->compared) || is_before_time(t) ||
-               (l->between && (sql_is(prev, "between") || sql_is(prev, "and")));
-
-    if (time)
-        fputs("to_timestamp(", w->f);
-    put(w, t);
-    if (time)
-        fputc(')', w->f);
-    operand(w, start, time);
-}
-
-static void open_level(struct writer *w, struct token name, size_t start) {
-    fputc('(', w->f);
-    w->depth++;
-    w->level[w->depth] = (struct level){.name = name, .start = start, .inside = at_end(w)};
-    w->time = 0;
-}
-
-static void close_level(struct writer *w) {
-    struct level l = w->level[w->depth];
-    int inner = w->time;
-
-    /* datetime(timestamp) of SQLite is that of a day of the Julian calendar */
-    if (inner && l.commas == sql_is(l.name, "strftime") &&
-        sql_is_one_of(l.name, " datetime date time strftime "))
-        fputs(", 'unixepoch'", w->f);
-    fputc(')', w->f);
-    if (w->depth == 0)
-        return;
-    w->depth--;
-    operand(w, l.start,
-            l.made_time || sql_is_one_of(l.name, gives_time) ||
-                (inner && (l.name.kind == END || sql_is_one_of(l.name, " min max coalesce "))));
-}
-
-/* The name of a type at `t`, to its last token: "double precision", "numeric(10, 2)", "timestamp with time zone". */
-static struct token type_at(struct token t) {
-    struct token next = sql_after(t);
-
-    while (sql_is_one_of(next, " precision varying with without time zone ") ||
-           sql_is_sign(next, "(")) {
-        t = sql_is_sign(next, "(") ? sql_closing(next) : next;
-        next = sql_after(t);
-    }
-    return t;
-}
-
-static const char times[] = " timestamp timestamptz datetime date ";
-
 /* x::type at the colons. *last: the type's last token. */
-static int cast(struct writer *w, struct token colon, struct token *last) {
+static int cast(struct sql_out *w, struct token colon, struct token *last, char *why) {
     struct token type = sql_after(sql_after(colon));
-    const char *begin = sql_is(type, "date")         ? "date_trunc('day', "
-                        : sql_is_one_of(type, times) ? "to_timestamp("
-                        : sql_is(type, "interval")   ? "interval("
-                                                     : "CAST(";
-    int err = put_before(w, w->operand, w->operand, begin);
-
-    *last = type_at(type);
-    if (*begin == 'C')
-        fprintf(w->f, " AS %.*s", (int)(last->p + last->n - type.p), type.p);
-    fputc(')', w->f);
-    w->time = sql_is_one_of(type, times);
-    return err;
-}
-
-/* Of the tokens from `from` to before `to`: in SQLite's words. */
-static int put_part(struct writer *w, struct token from, struct token to, char *why) {
-    char *part = strndup(from.p, (size_t)(to.p - from.p)), *text = NULL;
-    int err = part ? sql_dialect(part, &text, why) : -ENOMEM;
+    struct sql_level *l = &w->level[w->depth];
+    struct sql_cast c;
+    int err = sql_words_cast(type, w->time, last, &c, why);
 
     if (!err)
-        fputs(text, w->f);
-    free(text);
-    free(part);
-    return err;
-}
-
-/* percentile_cont(0.9) WITHIN GROUP (ORDER BY x [DESC]) at its name: percentile_cont(x, 0.9). 1: it is something else. */
-static int within_group(struct writer *w, struct token name, struct token *last, char *why) {
-    struct token open = sql_after(name), close = sql_closing(open), within = sql_after(close);
-    struct token list = sql_after(sql_after(within)), x = sql_after(sql_after(sql_after(list))),
-                 end = sql_closing(list);
-    struct token direction = x;
-
-    if (!sql_is_sign(open, "(") || !sql_is(within, "within") ||
-        !sql_is(sql_after(within), "group") || !sql_is_sign(list, "(") ||
-        !sql_is(sql_after(list), "order") || end.kind == END)
-        return 1;
-    for (struct token t = x; t.p < end.p; t = sql_after(t))
-        direction = t;
-    int desc = sql_is(direction, "desc");
-    size_t start = at_end(w);
-    put(w, name);
-    fputc('(', w->f);
-    int err = put_part(w, x, desc || sql_is(direction, "asc") ? direction : end, why);
-    fputs(desc ? ", 1 - (" : ", (", w->f);
+        err = sql_out_before(w, w->operand, w->operand, c.begin);
     if (!err)
-        err = put_part(w, sql_after(open), close, why);
-    fputs("))", w->f);
-    operand(w, start, 0);
-    *last = end;
+        fprintf(w->f, "%s)", c.end);
+    w->time = l->sum == '-' && c.kind ? SQL_PLAIN : l->sum ? l->sum_of : c.kind;
     return err;
 }
 
-/* A word that other engines know and SQLite not, and all that belongs to it. 1: it is none; *last: the last token of it. */
-static int put_other_word(struct writer *w, struct token t, struct token *last, char *why) {
-    static const char *const same[][2] = {{"ilike", "LIKE"},
-                                          {"string_agg", "group_concat"},
-                                          {"array_agg", "json_group_array"},
-                                          {"bool_and", "min"},
-                                          {"bool_or", "max"},
-                                          {"every", "min"},
-                                          {"list", "json_group_array"},
-                                          {"nvl", "ifnull"},
-                                          {"strpos", "instr"},
-                                          {"char_length", "length"},
-                                          {"variance", "var_samp"},
-                                          {"current_timestamp", "now()"},
-                                          {"current_date", "date_trunc('day', now())"},
-                                          {"localtimestamp", "now()"}};
-    struct token open = sql_after(t), field = sql_after(open);
-    struct level *l = &w->level[w->depth];
-    double seconds = 0;
-    int err;
+/* Whether a date begins at `t`, of those that say so: DATE '...', current_date, CAST(x AS DATE), x::date. *end: behind it. */
+static int is_date(struct token t, const char **end) {
+    struct token next = sql_after(t), type;
 
-    *last = t;
-    if (sql_is(t, "interval") && (err = interval(t, last, &seconds, why)) <= 0) {
-        if (!err)
-            fprintf(w->f, "(%.17g)", seconds);
-        operand(w, at_end(w), 0);
-        return err;
-    }
-    if (sql_is(t, "extract") && sql_is_sign(open, "(") && sql_is(sql_after(field), "from")) {
-        size_t start = at_end(w);
-        fputs("date_part", w->f);
-        open_level(w, t, start);
-        fprintf(w->f, "'%.*s',", (int)field.n, field.p);
-        *last = sql_after(field);
-        return 0;
-    }
-    if (sql_is_one_of(
-            t,
-            " percentile_cont percentile_disc approx_percentile_cont quantile_cont quantile_disc ") &&
-        (err = within_group(w, t, last, why)) <= 0)
-        return err;
-    if (sql_is_one_of(t, times) && open.kind == STRING && isdigit((unsigned char)open.p[1])) {
-        size_t start = at_end(w); /* TIMESTAMP '2026-01-31 12:00:00' */
-        fprintf(w->f, "to_timestamp(%.*s)", (int)open.n, open.p);
-        operand(w, start, 1);
-        *last = open;
-        return 0;
-    }
-    if (sql_is(t, "as") && sql_is(l->name, "cast") && sql_is_one_of(open, times) &&
-        sql_is_sign(sql_after(type_at(open)), ")")) {
-        *last = type_at(open);
-        l->made_time = 1;
-        return put_before(w, l->start, l->inside,
-                          sql_is(open, "date") ? "date_trunc('day', " : "to_timestamp(");
-    }
-    if (sql_is(t, "strftime") && sql_is_sign(open, "(") && is_time_column(last_name(field))) {
-        struct token comma = sql_after(last_name(field)),
-                     form = sql_after(comma); /* DuckDB's order */
-        if (sql_is_sign(comma, ",") && form.kind == STRING && sql_is_sign(sql_after(form), ")")) {
-            fprintf(w->f, "strftime(%.*s, %.*s, 'unixepoch')", (int)form.n, form.p,
-                    (int)(comma.p - field.p), field.p);
-            *last = sql_after(form);
+    if (t.kind == STRING && !sql_is_sign(next, ":") && t.n >= 12 && t.p[5] == '-' && t.p[8] == '-')
+        ; /* '2026-01-31' */
+    else if (sql_is(t, "date") && next.kind == STRING)
+        t = next;
+    else if (sql_is(t, "cast") && sql_is_sign(next, "(")) {
+        struct token close = sql_closing(next), before = next;
+        for (struct token k = next; k.p < close.p; k = sql_after(k))
+            before = k;
+        if (!sql_is(before, "date"))
             return 0;
-        }
-    }
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-        if (sql_is(t, same[i][0]) &&
-            (sql_is_sign(open, "(") == !strchr(same[i][1], ')') || i == 0)) {
-            operand(w, at_end(w), strchr(same[i][1], ')') != NULL);
-            fputs(same[i][1], w->f);
+        t = close;
+    } else if (!sql_is(t, "current_date")) {
+        t = sql_out_last_name(t);
+        next = sql_after(t);
+        if (sql_is_sign(t, "("))
+            t = sql_closing(t);
+        else if (sql_is_sign(next, "("))
+            t = sql_closing(next);
+        next = sql_after(t);
+        type = sql_after(sql_after(next));
+        if (!sql_is_sign(next, ":") || !sql_is(type, "date"))
             return 0;
-        }
+        t = type;
+    }
+    *end = t.p + t.n;
     return 1;
 }
 
-static int put_word(struct writer *w, struct token t, struct token prev, struct token *last,
-                    char *why) {
-    struct level *l = &w->level[w->depth];
-    int err = sql_is_sign(prev, ".") ? 1 : put_other_word(w, t, last, why);
+/* The last operand, which ends at `end`, is asked for as a text. */
+static int put_as_text(struct sql_out *w, enum sql_kind kind, size_t end) {
+    if (!kind || kind == SQL_CLOCK)
+        return 0;
+    int err = sql_out_before(w, end, end, ") ");
+    return err ? err
+               : sql_out_before(w, w->operand, w->operand,
+                                kind == SQL_DATE ? "date_text(" : "time_text(");
+}
 
+static int put_word(struct sql_out *w, struct token t, struct token prev, struct token *last,
+                    char *why) {
+    struct sql_level *l = &w->level[w->depth];
+    struct token next = sql_after(t);
+    int err;
+
+    if (sql_is(t, "as") && !sql_is_one_of(l->name, " cast try_cast "))
+        sql_out_keep_name(w, next);
+    else if (!sql_is_one_of(t, sql_out_no_name) &&
+             (sql_is_sign(next, ",)") || sql_is(next, "from")))
+        sql_out_keep_name(w, t);
+    err = sql_is_sign(prev, ".") ? 1 : sql_words_put(w, t, last, why);
     if (err <= 0)
         return err;
-    if (sql_is_one_of(t, no_name) && !sql_is_sign(prev, ".")) {
-        if (sql_is(t, "between"))
-            l->between = w->time ? 2 : 0;
-        else if (l->between)
+    if (sql_is_one_of(t, sql_out_no_name) && !sql_is_sign(prev, ".")) {
+        enum sql_kind before = sql_is(prev, "not") ? w->before : w->time;
+        size_t end = sql_is(prev, "not") ? w->not_at : sql_out_end(w);
+        if (sql_is(t, "between")) {
+            l->between = before ? 2 : 0;
+            l->between_of = before;
+        } else if (l->between) {
             l->between = sql_is(t, "and") ? l->between - 1 : 0;
-        no_operand(w);
+        }
+        l->in = sql_is(t, "in") ? before : SQL_PLAIN;
+        if (sql_is_one_of(t, " like glob ") && (err = put_as_text(w, before, end)) < 0)
+            return err;
+        w->before = w->time;
+        w->not_at = end;
+        sql_out_no_operand(w);
+        l->spoilt = 0;
     } else {
-        operand(w,
-                sql_is_sign(prev, ".") ? w->operand : at_end(w) - (size_t)sql_is_sign(prev, ":@$"),
-                is_time_column(t)); /* s.timestamp, :name */
+        sql_out_operand(w,
+                        sql_is_sign(prev, ".") ? w->operand
+                                               : sql_out_end(w) - (size_t)sql_is_sign(prev, ":@$"),
+                        sql_out_kind(w, t)); /* s.timestamp, :name */
     }
-    put(w, t);
+    sql_out_put(w, t);
     return 0;
 }
 
-static int put_sign(struct writer *w, struct token t, struct token prev, struct token *last) {
-    struct level *l = &w->level[w->depth];
-    int named = (prev.kind == WORD && !sql_is_one_of(prev, no_name)) || prev.kind == QUOTED;
+static int put_sign(struct sql_out *w, struct token t, struct token prev, struct token *last,
+                    char *why) {
+    struct sql_level *l = &w->level[w->depth];
+    int named = (prev.kind == WORD && !sql_is_one_of(prev, sql_out_no_name)) || prev.kind == QUOTED;
+    int err = 0;
 
     *last = t;
     if (*t.p == ':' && t.p[1] == ':' && sql_after(sql_after(t)).kind == WORD)
-        return cast(w, t, last);
-    if (*t.p == '(' && w->depth + 1 < DEPTH) {
-        open_level(w, named ? prev : (struct token){END, NULL, 0}, named ? w->operand : at_end(w));
+        return cast(w, t, last, why);
+    if (*t.p == '(' && w->depth + 1 < SQL_OUT_DEPTH) {
+        sql_out_open(w, named ? prev : (struct token){END, NULL, 0},
+                     named ? w->operand : sql_out_end(w));
         return 0;
     }
     if (*t.p == ')') {
-        close_level(w);
+        sql_out_close(w);
         return 0;
     }
-    put(w, t);
-    if (*t.p == '.')
+    if (*t.p == '.') {
+        sql_out_put(w, t);
         return 0;
+    }
+    char sum = strchr("+-", *t.p) && w->time ? *t.p : 0;
+    if (sum) {
+        l->sum_start = l->sum ? l->sum_start : w->operand;
+        l->sum_of = w->time;
+        if (sum == '-' && w->time == SQL_DATE && is_date(sql_after(t), &w->days_end))
+            err = sql_out_before(w, l->sum_start, l->sum_start, "((");
+    }
+    sql_out_put(w, t);
     if (strchr("<>=!", *t.p) && !sql_is_sign(prev, "<>=!"))
         l->compared = w->time;
-    char sum = strchr("+-", *t.p) && w->time ? *t.p : 0;
+    if (*t.p == ',')
+        l->one_of = sql_out_argument(w);
+    l->spoilt = *t.p == ',' || *t.p == ';' ? 0 : l->spoilt || !(sum || *t.p == '+');
     l->commas += *t.p == ',';
-    no_operand(w);
+    sql_out_no_operand(w);
     l->sum = sum;
+    return err;
+}
+
+/* $$text$$ of PostgreSQL at the signs, which SQLite takes for the name of a parameter. 1: it is none */
+static int put_dollars(struct sql_out *w, struct token t, struct token *last) {
+    const char *end = t.p[1] == '$' ? strstr(t.p + 2, "$$") : NULL;
+
+    if (!end)
+        return 1;
+    sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
+    fputc('\'', w->f);
+    for (const char *p = t.p + 2; p < end; p++) {
+        if (*p == '\'')
+            fputc('\'', w->f);
+        fputc(*p, w->f);
+    }
+    fputc('\'', w->f);
+    *last = (struct token){SIGN, t.p, (size_t)(end + 2 - t.p)};
     return 0;
 }
 
-int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
-    struct token t, table, prev = {END, NULL, 0};
-    struct writer w = {.text = out};
+/* Brackets: array_agg(x)[1] of a list, which is JSON here; SQLite takes them for a name. 1: they are one */
+static int put_brackets(struct sql_out *w, struct token t, struct token prev, char *why) {
+    int behind =
+        prev.p + prev.n == t.p && (prev.kind == QUOTED || sql_is_sign(prev, ")") ||
+                                   (prev.kind == WORD && !sql_is_one_of(prev, sql_out_no_name)));
+    const char *p = t.p + 1;
+    long i = strtol(p, NULL, 10);
+
+    if (*t.p != '[' || !(isdigit((unsigned char)*p) || strchr("-'(", *p)))
+        return 1;
+    if (!behind || t.p[t.n - 1] != ']' || p + strspn(p, "-0123456789") != t.p + t.n - 1 || !i) {
+        snprintf(why, SQL_DIALECT_WHY,
+                 "no lists: %.*s (a list is a JSON text here: json_array(1, 2), json_each(x), "
+                 "x IN (1, 2); list[1] is its first)",
+                 (int)(t.n < 40 ? t.n : 40), t.p);
+        return -EINVAL;
+    }
+    int err = sql_out_before(w, w->operand, w->operand, "json_extract(");
+    if (i < 0)
+        fprintf(w->f, ", '$[#%ld]')", i);
+    else
+        fprintf(w->f, ", '$[%ld]')", i - 1);
+    w->time = SQL_PLAIN;
+    return err;
+}
+
+/* A number, a name in quotes. */
+static int put_other(struct sql_out *w, struct token t, struct token prev, char *why) {
+    struct sql_level *l = &w->level[w->depth];
+    int err = t.kind == QUOTED ? put_brackets(w, t, prev, why) : 1;
+
+    if (err <= 0)
+        return err;
+    if (t.kind == QUOTED && (sql_is_sign(sql_after(t), ",)") || sql_is(sql_after(t), "from")))
+        sql_out_keep_name(w, t);
+    sql_out_operand(w, sql_is_sign(prev, ".") ? w->operand : sql_out_end(w), sql_out_kind(w, t));
+    if (t.kind == NUMBER && l->sum_of == SQL_DATE && l->sum && sql_is_sign(prev, "+-") &&
+        !memchr(t.p, '.', t.n))
+        fprintf(w->f, "(%.*s * 86400)", (int)t.n, t.p); /* a date and a number of days */
+    else
+        sql_out_put(w, t);
+    return 0;
+}
+
+static int put_token(struct sql_out *w, struct token t, struct token prev, int begins,
+                     struct token *last, char *why) {
+    struct token table;
+    const char *instead = begins && t.kind == WORD ? show(t, last, &table) : NULL;
+    int err;
+
+    if (instead) {
+        fputs(instead, w->f);
+        if (table.p)
+            put_table(w->f, table);
+        return 0;
+    }
+    *last = t;
+    if (begins && sql_is_one_of(t, " show describe desc ")) {
+        snprintf(why, SQL_DIALECT_WHY,
+                 "SHOW TABLES, VIEWS, SCHEMAS, ALL, COLUMNS FROM t, and DESCRIBE t are known");
+        return -EINVAL;
+    }
+    if (t.kind == STRING)
+        return put_text(w, t, prev, why);
+    if (t.kind == WORD)
+        return put_word(w, t, prev, last, why);
+    if (t.kind != SIGN)
+        return put_other(w, t, prev, why);
+    err = *t.p == '$' ? put_dollars(w, t, last) : 1;
+    return err <= 0 ? err : put_sign(w, t, prev, last, why);
+}
+
+static int dialect(const char *sql, struct sql_names *names, char **out, char *why) {
+    struct token t, prev = {END, NULL, 0};
+    struct sql_out w = {.dialect = sql_dialect, .text = out, .names = names};
     int begins = 1, err = 0; /* begins: of a statement */
     size_t size;
 
@@ -430,31 +345,18 @@ int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
     for (const char *p = sql; !err && (t = sql_token(p)).kind != END; p = t.p + t.n) {
         struct token last = t;
         if (t.kind == SPACE) {
-            put(&w, t);
+            sql_out_put(&w, t);
             continue;
         }
-        const char *instead = begins && t.kind == WORD ? show(t, &last, &table) : NULL;
-        if (instead) {
-            fputs(instead, w.f);
-            if (table.p)
-                put_table(w.f, table);
-        } else if (begins && sql_is_one_of(t, " show describe desc ")) {
-            snprintf(why, SQL_DIALECT_WHY,
-                     "SHOW TABLES, VIEWS, SCHEMAS, ALL, COLUMNS FROM t, and DESCRIBE t are known");
-            err = -EINVAL;
-        } else if (t.kind == STRING) {
-            put_text(&w, t, prev);
-        } else if (t.kind == WORD) {
-            err = put_word(&w, t, prev, &last, why);
-        } else if (t.kind == SIGN) {
-            err = put_sign(&w, t, prev, &last);
-        } else {
-            operand(&w, sql_is_sign(prev, ".") ? w.operand : at_end(&w), is_time_column(t));
-            put(&w, t);
+        err = put_token(&w, t, prev, begins, &last, why);
+        if (w.days_end && last.p + last.n >= w.days_end) {
+            fputs(") / 86400)", w.f);
+            w.days_end = NULL;
+            w.time = SQL_PLAIN;
         }
         begins = t.kind == SIGN && *t.p == ';';
         if (begins)
-            w.depth = 0, w.level[0] = (struct level){0}, w.time = 0;
+            w.depth = 0, w.level[0] = (struct sql_level){0}, w.time = SQL_PLAIN;
         prev = t = last;
     }
     if (ferror(w.f) && !err)
@@ -464,6 +366,17 @@ int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
     if (err) {
         free(*out);
         *out = NULL;
+    }
+    return err;
+}
+
+int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
+    struct sql_names names = {.n = 0};
+    int err = dialect(sql, &names, out, why);
+
+    if (!err && names.n) { /* once more: they may be used before the place that gives them */
+        free(*out);
+        err = dialect(sql, &names, out, why);
     }
     return err;
 }

@@ -9,8 +9,12 @@
  *     INTERVAL '1 hour 30 min', INTERVAL '5' MINUTE, INTERVAL 5 MINUTE    seconds (a month is 30 days, a year 365)
  *     EXTRACT(hour FROM ts)                   date_part('hour', ts)
  *     timestamp > '2026-01-31 12:00', BETWEEN '...' AND '...'     to_timestamp('...'): a text that is compared with a column of times (when.h)
- *     TIMESTAMP '2026-01-31', CAST(x AS TIMESTAMP), x::timestamp  to_timestamp(x)        x::int     CAST(x AS int)
+ *     a column of times: also what a SELECT calls one (max(timestamp) AS m ... HAVING m > '...'), in IN (...), NOT BETWEEN, coalesce(...)
+ *     TIMESTAMP '2026-01-31', CAST(x AS TIMESTAMP), x::timestamp  to_timestamp(x)        x::int     CAST(x AS INTEGER) (sql_types.h)
+ *     x::date, x::time, x::boolean, x::decimal(10, 2), x::json, timestamp::text, timestamp LIKE '2026-%'    what these are elsewhere
+ *     x::date + 1, x::date - y::date          by days        timestamp + '1 hour'     by its seconds
  *     CURRENT_TIMESTAMP                       now()
+ *     $$text$$, array_agg(x)[1], round(x, -2), random() < 0.1     'text', a list's first, hundreds, a tenth of the rows
  *     datetime(timestamp), strftime('%H', timestamp)      the same with 'unixepoch': SQLite takes such a number for days
  *     percentile_cont(0.9) WITHIN GROUP (ORDER BY x)      percentile_cont(x, 0.9)
  *     a ILIKE b                               a LIKE b (which takes no notice of case for ASCII)
@@ -27,8 +31,7 @@
 
 #define SQL_DIALECT_WHY 200
 
-/* The text may hold any number of statements. *out is malloc'ed. Returns 0, -ENOMEM, or -EINVAL (no such unit of time, nothing to show)
- * with a sentence in `why`. */
+/* Any number of statements. *out: malloc. 0, -ENOMEM, or -EINVAL (no such unit of time or type, nothing to show) with a sentence in `why`. */
 int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]);
 
 #endif

@@ -100,7 +100,13 @@ static int failed(const struct sql_run *r, const struct rows *rows, const char *
     return tool_fail("cannot answer: %s%s", message, advice(message, sql));
 }
 
-static void bind(const struct sql_run *r, sqlite3_stmt *st) {
+/* TOOL_OK, or an exit code: a parameter has no value, which SQLite would take for NULL. */
+static int bind(const struct sql_run *r, sqlite3_stmt *st) {
+    for (int i = 1; r->nparams == 0 && i <= sqlite3_bind_parameter_count(st); i++) {
+        const char *name = sqlite3_bind_parameter_name(st, i);
+        return tool_fail("cannot answer: parameter %s has no value (write it into the SQL)",
+                         name ? name : "?");
+    }
     for (unsigned i = 0; i < r->nparams; i++) {
         const struct sql_param *p = &r->params[i];
         int at = sqlite3_bind_parameter_index(st, p->name);
@@ -111,6 +117,7 @@ static void bind(const struct sql_run *r, sqlite3_stmt *st) {
         else
             sqlite3_bind_text(st, at, p->value, -1, SQLITE_STATIC);
     }
+    return TOOL_OK;
 }
 
 /* The statements of `sql`, already SQLite's. */
@@ -125,7 +132,11 @@ static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double
             return failed(r, rows, from, rc, end);
         if (!st) /* a comment, or blanks at the end */
             continue;
-        bind(r, st);
+        int bound = bind(r, st);
+        if (bound != TOOL_OK) {
+            sqlite3_finalize(st);
+            return bound;
+        }
         if (sqlite3_column_count(st) == 0) {
             rc = sqlite3_step(st);
         } else if (r->results && rows_has_one(rows)) {

@@ -195,13 +195,6 @@ static void put_span(FILE *f, struct span s) {
     fprintf(f, "%.*s", s.p ? (int)(s.end - s.p) : 0, s.p ? s.p : "");
 }
 
-static int same_name(struct token a, struct token b) {
-    int qa = a.kind == QUOTED, qb = b.kind == QUOTED;
-
-    return a.n - 2 * (size_t)qa == b.n - 2 * (size_t)qb &&
-           strncasecmp(a.p + qa, b.p + qb, a.n - 2 * (size_t)qa) == 0;
-}
-
 /* With what stands for the names that the SELECT gives. */
 static void put_expression(FILE *f, struct span s, const struct items *list) {
     struct token prev = {END, NULL, 0}, t;
@@ -211,7 +204,7 @@ static void put_expression(FILE *f, struct span s, const struct items *list) {
         if ((t.kind == WORD || t.kind == QUOTED) && !sql_is_sign(prev, ".") &&
             !sql_is_sign(sql_after(t), "(."))
             for (size_t i = 0; i < list->n && !is; i++)
-                if (list->item[i].name.kind != END && same_name(list->item[i].name, t))
+                if (list->item[i].name.kind != END && sql_same_name(list->item[i].name, t))
                     is = &list->item[i];
         if (is)
             fputc('(', f);

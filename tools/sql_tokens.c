@@ -66,6 +66,13 @@ int sql_is_sign(struct token t, const char *signs) {
     return t.kind == SIGN && strchr(signs, *t.p) != NULL;
 }
 
+int sql_same_name(struct token a, struct token b) {
+    int qa = a.kind == QUOTED, qb = b.kind == QUOTED;
+
+    return a.n - 2 * (size_t)qa == b.n - 2 * (size_t)qb &&
+           strncasecmp(a.p + qa, b.p + qb, a.n - 2 * (size_t)qa) == 0;
+}
+
 struct token sql_closing(struct token t) {
     for (int depth = 0; t.kind != END; t = sql_after(t)) {
         depth += sql_is_sign(t, "(") - sql_is_sign(t, ")");

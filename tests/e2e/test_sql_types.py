@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQL of other engines that SQLite answers, but with something else: casts, times that are compared with texts, days, parameters without a value.
+What is asked was compared with DuckDB's answers, but for int of 2.5 (cut off, as DataFusion does) and times of day (texts here)."""
+import sqlite3
+
+from test_sql_words import ask
+
+# What was true, or 0, or a number, for want of a type: an expression, and its value in each of four rows, or in all.
+TYPES = (
+    ("x::time", ["12:00:00", "19:00:00.5", "02:00:00.25", None]), ("CAST(timestamp AS TIME)", ["12:00:00", "19:00:00.5", "02:00:00.25", None]),
+    ("timestamp::time > '12:00'", [0, 1, 0, None]), ("timestamp::time BETWEEN TIME '02:00' AND '12:00:00'", [1, 0, 1, None]),
+    ("timestamp::text", ["2026-01-31 12:00:00", "2026-01-31 19:00:00.5", "2026-02-01 02:00:00.25", None]), ("CAST(timestamp::date AS varchar)", ["2026-01-31"] * 2 + ["2026-02-01", None]),
+    ("timestamp LIKE '2026-02-01%'", [0, 0, 1, None]), ("timestamp NOT LIKE '2026-02-01%'", [1, 1, 0, None]), ("timestamp IN ('2026-01-31 12:00', '2026-01-31')", [1, 0, 0, None]),
+    ("timestamp NOT BETWEEN '2026-01-31' AND '2026-01-31 15:00'", [0, 1, 1, None]), ("date_trunc('day', timestamp) NOT IN ('2026-02-01')", [1, 1, 0, None]),
+    ("coalesce(timestamp, '2026-03-01') > '2026-02-15'", [0, 0, 0, 1]), ("timestamp + '1 hour' - timestamp", [3600, 3600, 3600, None]), ("timestamp - '2026-01-31'", [43200, 68400.5, 93600.25, None]),
+    ("(timestamp::date + 1)::text", ["2026-02-01"] * 2 + ["2026-02-02", None]), ("timestamp::date - '2026-01-01'::date", [30, 30, 31, None]), ("(timestamp::date - DATE '2026-01-01') * 2", [60, 60, 62, None]),
+    ("current_date - 7 + INTERVAL '1 day' = date_trunc('day', now()) - 6 * 86400", 1), ("DATE '2026-03-01' - CAST('2026-02-01' AS date)", 28), ("date_trunc('day', timestamp) - '2026-01-01'", [2592000] * 2 + [2678400, None]),
+    ("rank::bool", [0, 1, 1, 1]), ("'true'::boolean + 'no'::bool", 1), ("(rank / 3.0)::decimal(10, 2)", [0, 0.33, 0.67, 1]), ("CAST(2.5 AS NUMERIC(3))", 3), ("rank::string || 'x'", ["0x", "1x", "2x", "3x"]),
+    ("rank::double precision / 2", [0, 0.5, 1, 1.5]), ("TRY_CAST(name AS int)", [None, 12, None, None]), ("TRY_CAST(1.5 AS text)", "1.5"), ("'{\"a\": 1}'::json -> 'a'", "1"),
+    ("round(1234.5, -2)", 1200), ("round(1234.56, 1)", 1234.6), ("$$it's$$", "it's"), ("rand() < 1", 1), ("random() * 2 < 2", 1), ("random() < 1.5 AND random() >= 0.0", 1), ("typeof(random())", "integer"),
+    ("(SELECT array_agg(rank)[2] FROM t)", 1), ("(SELECT array_agg(rank)[-1] FROM t)", 3), ("'a::uuid [1]'", "a::uuid [1]"), ("x [b]", [1769860800, 1769886000.5, 1769911200.25, None]),
+)
+
+
+def test_types_of_other_engines(build, run, tmp_path):
+    db = tmp_path / "t.db"
+    with sqlite3.connect(str(db)) as c:
+        c.execute("CREATE TABLE t(timestamp REAL, rank INTEGER, name TEXT)")
+        c.executemany("INSERT INTO t VALUES(?, ?, ?)", [(1769860800, 0, "a"), (1769886000.5, 1, "12"), (1769911200.25, 2, "9x"), (None, 3, "")])
+    c.close()
+    for expression, want in TYPES:
+        rows = ask(build, run, db, "SELECT %s FROM (SELECT *, timestamp AS x FROM t) ORDER BY rank" % expression)[0]
+        assert [list(r.values())[0] for r in rows] == (want if isinstance(want, list) else [want] * 4), expression
+    # what a SELECT calls a time is one
+    for where, n in (("SELECT max(timestamp) AS m FROM t GROUP BY rank HAVING m > '2026-01-31 15:00'", 2), ("WITH a(r, b) AS (SELECT 1, 2), c AS (SELECT min(timestamp) \"first one\" FROM t)"
+                     " SELECT 1 FROM c WHERE \"first one\" < '2026-02-01'", 1), ("SELECT ts FROM (SELECT timestamp ts FROM t) WHERE ts > '2026-01-31 15:00' OR '2026-01-31 11:00' > ts", 2),
+                     ("SELECT timestamp - 5 < 0 AS old, name FROM t WHERE old = '0'", 0), ("SELECT max(timestamp) - min(timestamp) AS span FROM t HAVING span > 5", 1)):
+        assert len(ask(build, run, db, where)[0]) == n, where
+    for wrong, says in (("SELECT rank::uuid FROM t", "no type uuid to cast to: int, double"), ("SELECT CAST(rank AS foo) FROM t", "no type foo"), ("SELECT 'maybe'::bool", "no truth value"),
+                        ("SELECT * FROM t WHERE rank = ?", "parameter ? has no value"), ("SELECT * FROM t WHERE rank = :r", "parameter :r has no value"), ("SELECT timestamp + 'x' FROM t", "no length of time: 'x'"),
+                        ("SELECT * FROM t WHERE rank = ANY([1, 2])", "no lists: [1, 2]"), ("SELECT TRY_CAST(name AS date) FROM t", "TRY_CAST is for numbers and texts")):
+        assert says in ask(build, run, db, wrong, code=3)[1], wrong

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sql_out.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../converter/when.h"
+
+size_t sql_out_end(struct sql_out *w) {
+    return (size_t)ftello(w->f);
+}
+
+/* `words` in the place of what is written from `from` to `to`. */
+int sql_out_before(struct sql_out *w, size_t from, size_t to, const char *words) {
+    char *tail = fflush(w->f) == 0 ? strdup(*w->text + to) : NULL;
+
+    if (!tail || fseeko(w->f, (off_t)from, SEEK_SET) != 0) {
+        free(tail);
+        return -ENOMEM;
+    }
+    fputs(words, w->f);
+    fputs(tail, w->f);
+    free(tail);
+    return 0;
+}
+
+void sql_out_put(struct sql_out *w, struct token t) {
+    fwrite(t.p, 1, t.n, w->f);
+}
+
+/* What is no operand and no function's name, though a '(' or an operand may follow. */
+const char sql_out_no_name[] =
+    " and or not in like ilike between when then else end case select where on having by from as"
+    " union all distinct exists over filter using values is escape glob limit offset set qualify ";
+const char sql_out_gives_time[] =
+    " now to_timestamp date_trunc date_bin time_bucket from_unixtime to_timestamp_seconds"
+    " to_timestamp_millis to_timestamp_micros to_timestamp_nanos ";
+
+/* A column that the views have times in, or what this text calls one. */
+enum sql_kind sql_out_kind(const struct sql_out *w, struct token t) {
+    int quoted = t.kind == QUOTED;
+    char name[32];
+
+    if ((t.kind != WORD && !quoted) || t.n >= sizeof name || t.n < 1 + 2 * (size_t)quoted)
+        return SQL_PLAIN;
+    for (size_t i = 0; i < w->names->n; i++)
+        if (sql_same_name(w->names->name[i], t))
+            return w->names->kind[i];
+    for (size_t i = 0; i < t.n; i++)
+        name[i] = (char)tolower((unsigned char)t.p[i]);
+    name[t.n - (size_t)quoted] = 0;
+    return when_is_column(name + quoted) ? SQL_TIME : SQL_PLAIN;
+}
+
+/* The operand that is written is called `t`. */
+void sql_out_keep_name(struct sql_out *w, struct token t) {
+    struct sql_names *names = w->names;
+
+    if (!w->time || w->level[w->depth].spoilt || names->n == SQL_OUT_NAMES ||
+        (t.kind != WORD && t.kind != QUOTED) || sql_out_kind(w, t))
+        return;
+    names->kind[names->n] = w->time;
+    names->name[names->n++] = t;
+}
+
+/* The last name of a chain (s.timestamp) that begins at `t`. */
+struct token sql_out_last_name(struct token t) {
+    for (struct token dot = sql_after(t); sql_is_sign(dot, "."); dot = sql_after(t))
+        t = sql_after(dot);
+    return t;
+}
+
+/* Whether the text at `t` is compared with a time that stands behind it. */
+enum sql_kind sql_out_before_time(const struct sql_out *w, struct token t) {
+    struct token next = sql_after(t);
+
+    if (!sql_is_sign(next, "<>=!"))
+        return SQL_PLAIN;
+    while (sql_is_sign(next, "<>=!"))
+        next = sql_after(next);
+    if (sql_is_one_of(next, sql_out_gives_time))
+        return sql_is_sign(sql_after(next), "(") ? SQL_TIME : SQL_PLAIN;
+    next = sql_out_last_name(next);
+    return sql_is_sign(sql_after(next), "(") ? SQL_PLAIN : sql_out_kind(w, next);
+}
+
+/* An operand that starts at `start` is written. */
+void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind) {
+    struct sql_level *l = &w->level[w->depth];
+
+    w->operand = start;
+    if (l->sum && !(l->sum == '-' && kind)) /* a time less a time is none */
+        w->time = l->sum_of;
+    else
+        w->time = l->sum ? SQL_PLAIN : kind;
+}
+
+/* An argument, or what stands in parentheses, is over. */
+enum sql_kind sql_out_argument(const struct sql_out *w) {
+    const struct sql_level *l = &w->level[w->depth];
+
+    return l->one_of ? l->one_of : l->spoilt ? SQL_PLAIN : w->time;
+}
+
+void sql_out_no_operand(struct sql_out *w) {
+    w->level[w->depth].sum = 0;
+    w->time = SQL_PLAIN;
+}
+
+/* Functions that give one of their arguments. */
+const char sql_out_picks[] = " min max coalesce ifnull nvl greatest least nullif ";
+
+void sql_out_open(struct sql_out *w, struct token name, size_t start) {
+    enum sql_kind in = w->level[w->depth].in;
+
+    fputc('(', w->f);
+    w->level[w->depth].in = SQL_PLAIN;
+    w->depth++;
+    w->level[w->depth] =
+        (struct sql_level){.name = name, .start = start, .inside = sql_out_end(w), .in = in};
+    w->time = SQL_PLAIN;
+}
+
+void sql_out_close(struct sql_out *w) {
+    struct sql_level l = w->level[w->depth];
+    enum sql_kind inner = sql_is_one_of(l.name, sql_out_picks) ? sql_out_argument(w) : w->time,
+                  made = l.made;
+
+    /* datetime(timestamp) of SQLite is that of a day of the Julian calendar */
+    if (inner && inner != SQL_CLOCK && l.commas == sql_is(l.name, "strftime") &&
+        sql_is_one_of(l.name, " datetime date time strftime "))
+        fputs(", 'unixepoch'", w->f);
+    fputc(')', w->f);
+    if (w->depth == 0)
+        return;
+    w->depth--;
+    if (!made && sql_is_one_of(l.name, sql_out_gives_time))
+        made = SQL_TIME;
+    else if (!made && (sql_is_one_of(l.name, sql_out_picks) || (!l.spoilt && l.name.kind == END)))
+        made = inner;
+    sql_out_operand(w, l.start, made);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sql_words.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../converter/interval.h"
+
+int sql_words_cast(struct token type, enum sql_kind of, struct token *last, struct sql_cast *c,
+                   char *why) {
+    int err = sql_cast_to(type, of, last, c);
+
+    if (err)
+        snprintf(why, SQL_OUT_WHY,
+                 "no type %.*s to cast to: int, double, decimal(10, 2), text, boolean, timestamp, "
+                 "date, time, interval, json",
+                 (int)(type.n < 40 ? type.n : 40), type.p);
+    return err;
+}
+
+/* INTERVAL at `t`: the seconds, and *last, its last token. 0; 1: it is none (a column of that name); -EINVAL */
+static int interval(struct token t, struct token *last, double *seconds, char *why) {
+    struct token what = sql_after(t), unit = sql_after(what);
+    const char *p = what.p;
+    size_t n = what.n;
+
+    if (what.kind != STRING && what.kind != NUMBER)
+        return 1;
+    if (what.kind == STRING && n >= 2) {
+        p++;
+        n -= 2;
+    }
+    double scale = unit.kind == WORD ? interval_unit(unit.p, unit.n) : 0;
+    *last = what;
+    if (scale > 0 && n && strspn(p, "0123456789. ") >= n) {
+        *last = unit;
+        *seconds = strtod(p, NULL) * scale;
+        return 0;
+    }
+    if (what.kind == STRING && interval_parse(p, n, seconds) == 0)
+        return 0;
+    snprintf(why, SQL_OUT_WHY, "no interval: %.*s (such as INTERVAL '5 minutes', '1 hour 30 min')",
+             (int)(what.n < 60 ? what.n : 60), what.p);
+    return -EINVAL;
+}
+
+/* Of the tokens from `from` to before `to`: in SQLite's words. */
+static int put_part(struct sql_out *w, struct token from, struct token to, char *why) {
+    char *part = strndup(from.p, (size_t)(to.p - from.p)), *text = NULL;
+    int err = part ? w->dialect(part, &text, why) : -ENOMEM;
+
+    if (!err)
+        fputs(text, w->f);
+    free(text);
+    free(part);
+    return err;
+}
+
+/* percentile_cont(0.9) WITHIN GROUP (ORDER BY x [DESC]) at its name: percentile_cont(x, 0.9). 1: it is something else. */
+static int within_group(struct sql_out *w, struct token name, struct token *last, char *why) {
+    struct token open = sql_after(name), close = sql_closing(open), within = sql_after(close);
+    struct token list = sql_after(sql_after(within)), x = sql_after(sql_after(sql_after(list))),
+                 end = sql_closing(list);
+    struct token direction = x;
+
+    if (!sql_is_sign(open, "(") || !sql_is(within, "within") ||
+        !sql_is(sql_after(within), "group") || !sql_is_sign(list, "(") ||
+        !sql_is(sql_after(list), "order") || end.kind == END)
+        return 1;
+    for (struct token t = x; t.p < end.p; t = sql_after(t))
+        direction = t;
+    int desc = sql_is(direction, "desc");
+    size_t start = sql_out_end(w);
+    sql_out_put(w, name);
+    fputc('(', w->f);
+    int err = put_part(w, x, desc || sql_is(direction, "asc") ? direction : end, why);
+    fputs(desc ? ", 1 - (" : ", (", w->f);
+    if (!err)
+        err = put_part(w, sql_after(open), close, why);
+    fputs("))", w->f);
+    sql_out_operand(w, start, 0);
+    *last = end;
+    return err;
+}
+
+/* Whether the last argument is a number below 0: round(x, -2). */
+static int is_negative_last(struct token open) {
+    struct token close = sql_closing(open), a = open, b = open, c = open;
+
+    for (struct token t = sql_after(open); t.kind != END && t.p < close.p; t = sql_after(t))
+        c = b, b = a, a = t;
+    return a.kind == NUMBER && sql_is_sign(b, "-") && sql_is_sign(c, ",");
+}
+
+/* random() where it is meant as one from 0 to 1: multiplied, or compared with a fraction. */
+static int is_share(struct token t) {
+    struct token open = sql_after(t), close = sql_closing(open), next = sql_after(close);
+
+    if (!sql_is_one_of(t, " random rand ") || !sql_is_sign(open, "(") ||
+        sql_after(open).p != close.p)
+        return 0;
+    if (sql_is(t, "rand") || sql_is_sign(next, "*"))
+        return 1;
+    if (!sql_is_sign(next, "<>"))
+        return 0;
+    next = sql_after(next);
+    if (sql_is_sign(next, "="))
+        next = sql_after(next);
+    return next.kind == NUMBER && memchr(next.p, '.', next.n) != NULL;
+}
+
+int sql_words_put(struct sql_out *w, struct token t, struct token *last, char *why) {
+    static const char *const same[][2] = {{"ilike", "LIKE"},
+                                          {"string_agg", "group_concat"},
+                                          {"array_agg", "json_group_array"},
+                                          {"bool_and", "min"},
+                                          {"bool_or", "max"},
+                                          {"every", "min"},
+                                          {"list", "json_group_array"},
+                                          {"nvl", "ifnull"},
+                                          {"strpos", "instr"},
+                                          {"char_length", "length"},
+                                          {"variance", "var_samp"},
+                                          {"current_timestamp", "now()"},
+                                          {"current_date", "date_trunc('day', now())"},
+                                          {"localtimestamp", "now()"}};
+    struct token open = sql_after(t), field = sql_after(open);
+    struct sql_level *l = &w->level[w->depth];
+    char begin[64];
+    double seconds = 0;
+    int err;
+
+    *last = t;
+    if (sql_is(t, "interval") && (err = interval(t, last, &seconds, why)) <= 0) {
+        if (!err)
+            fprintf(w->f, "(%.17g)", seconds);
+        sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
+        w->time = w->time ? SQL_TIME : SQL_PLAIN;
+        return err;
+    }
+    if (sql_is(t, "extract") && sql_is_sign(open, "(") && sql_is(sql_after(field), "from")) {
+        size_t start = sql_out_end(w);
+        fputs("date_part", w->f);
+        sql_out_open(w, t, start);
+        fprintf(w->f, "'%.*s',", (int)field.n, field.p);
+        *last = sql_after(field);
+        return 0;
+    }
+    if (sql_is_one_of(
+            t,
+            " percentile_cont percentile_disc approx_percentile_cont quantile_cont quantile_disc ") &&
+        (err = within_group(w, t, last, why)) <= 0)
+        return err;
+    if (sql_is_one_of(t, " timestamp timestamptz datetime date time ") && open.kind == STRING &&
+        isdigit((unsigned char)open.p[1])) {
+        size_t start = sql_out_end(w); /* TIMESTAMP '2026-01-31 12:00:00' */
+        fprintf(w->f, "%s%.*s)",
+                sql_is(t, "time")   ? "time_of_day("
+                : sql_is(t, "date") ? "date_trunc('day', "
+                                    : "to_timestamp(",
+                (int)open.n, open.p);
+        sql_out_operand(w, start,
+                        sql_is(t, "time")   ? SQL_CLOCK
+                        : sql_is(t, "date") ? SQL_DATE
+                                            : SQL_TIME);
+        *last = open;
+        return 0;
+    }
+    if (sql_is(t, "as") && sql_is_one_of(l->name, " cast try_cast ") && open.kind == WORD &&
+        sql_is_sign(sql_after(sql_type_end(open)), ")")) {
+        struct sql_cast c;
+        int try = sql_is(l->name, "try_cast");
+        if ((err = sql_words_cast(open, w->time, last, &c, why)) < 0)
+            return err;
+        if (try && !c.number && !strstr(c.end, "TEXT")) {
+            snprintf(why, SQL_OUT_WHY, "TRY_CAST is for numbers and texts");
+            return -EINVAL;
+        }
+        l->made = c.kind;
+        fprintf(w->f, "%s%s", try ? ")" : "", c.end);
+        return sql_out_before(w, l->start, l->inside,
+                              strcat(strcpy(begin, c.begin), !try       ? ""
+                                                             : c.number ? "try_number("
+                                                                        : "("));
+    }
+    if (sql_is(t, "strftime") && sql_is_sign(open, "(") &&
+        sql_out_kind(w, sql_out_last_name(field))) {
+        struct token comma = sql_after(sql_out_last_name(field)),
+                     form = sql_after(comma); /* DuckDB's order */
+        if (sql_is_sign(comma, ",") && form.kind == STRING && sql_is_sign(sql_after(form), ")")) {
+            fprintf(w->f, "strftime(%.*s, %.*s, 'unixepoch')", (int)form.n, form.p,
+                    (int)(comma.p - field.p), field.p);
+            *last = sql_after(form);
+            return 0;
+        }
+    }
+    if (sql_is(t, "round") && sql_is_sign(open, "(") && is_negative_last(open)) {
+        sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
+        fputs("round_to", w->f);
+        return 0;
+    }
+    if (is_share(t)) { /* SQLite's is any whole number of 64 bits */
+        sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
+        fputs("(random() / 18446744073709551616.0 + 0.5)", w->f);
+        *last = sql_closing(open);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (sql_is(t, same[i][0]) &&
+            (sql_is_sign(open, "(") == !strchr(same[i][1], ')') || i == 0)) {
+            sql_out_operand(w, sql_out_end(w),
+                            sql_is(t, "current_date") ? SQL_DATE
+                            : strchr(same[i][1], ')') ? SQL_TIME
+                                                      : SQL_PLAIN);
+            fputs(same[i][1], w->f);
+            return 0;
+        }
+    return 1;
+}
