@@ -17,12 +17,13 @@ CREATE TABLE comm(
   duration INTEGER NOT NULL, -- ns; when it is not complete, as long as it was seen
   host INTEGER NOT NULL,     -- ns spent inside the call
   src INTEGER, dst INTEGER,  -- ranks in the group
-  flags INTEGER NOT NULL     -- 1: never seen to complete, 2: its end is the return of the call, 4: it raised an exception
+  flags INTEGER NOT NULL     -- 1 never seen to complete, 2 its end is the return of the call, 4 that raised an exception, 8 it failed after that
 );
 -- The few operations that were never seen to complete, for view hangs.
 CREATE INDEX comm_waits ON comm(ts) WHERE flags & 1;
 CREATE INDEX comm_raised ON comm(ts) WHERE flags & 5 = 4;
--- The results of collectives_made, stragglers_made and hangs_made, stored once all rows are there (66_views_stored.sql), with the same columns.
+CREATE INDEX comm_failed ON comm(ts) WHERE flags & 9 = 8;
+-- What follows from all of them, stored when all rows are there (66_views_stored.sql): the columns of collectives_made, stragglers_made, hangs_made.
 CREATE TABLE collective(
   "group", seq INTEGER, op TEXT, arrived, size, complete, first_enter, last_enter, exit, skew_ms, last_rank, shortest_rank,
   shortest_ms, longest_ms, bytes, dtype, missing, run TEXT, attempt INTEGER

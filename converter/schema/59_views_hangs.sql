@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Why a run hangs: a row for each rank that keeps others waiting until the end of their recordings, or until their call raised. The first cause comes first.
---   since, waited     when the first of the waiting ranks began to wait, and how long that was until its recording ended
---   rank, state       the rank, and what is wrong with it: 'never came'; 'dead' (its recording ended before that, or in it), 'ended' (the same, but at the end of its program), 'not recorded' (there is no trace of it);
+-- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings, or until their call raised. The first cause comes first.
+--   since, waited     when the first of them began to wait; how long that was until its recording ended
+--   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before, or in it; at its program's end), 'not recorded' (there is no trace of it);
+--                     'silent' (its recording stops before, without an end: it is stopped, by SIGSTOP or a debugger, or it died and nobody has recorded that);
 --                     'other call', 'other size' (it came to this call of the group with another operation, or another number of
 --                     bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (for others; `does` says in what); 'all came' (rank NULL: nobody is missing, and
 --                     yet it is not complete), 'from anybody' (rank NULL: any rank could send)
@@ -74,17 +75,26 @@ WITH latest AS MATERIALIZED (
   FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40 JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt
   LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
   WHERE c.flags & 5 = 4 AND c.op NOT IN ('send', 'recv')
-), failed AS MATERIALIZED ( -- the last call of a group, when it raised in all ranks that came to it
+), lost AS MATERIALIZED ( -- the first call of a group that failed after the last one to which all came: what was begun with it, or after it, failed for the same reason
+  SELECT k.run, k.attempt, k."group", min(k.seq) AS seq FROM (
+    SELECT DISTINCT f.run, f.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40
+    JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg WHERE c.flags & 9 = 8 AND c.op NOT IN ('send', 'recv')) x
+  JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.complete = k.arrived AND k.missing IS NOT NULL
+  LEFT JOIN (SELECT run, attempt, "group", max(seq) AS seq FROM collective WHERE arrived = size GROUP BY 1, 2, 3) w ON w.run IS k.run AND w.attempt = k.attempt AND w."group" = k."group"
+  WHERE k.seq > coalesce(w.seq, -1) GROUP BY 1, 2, 3
+), failed AS MATERIALIZED ( -- the first of a group's last calls that raised in all that came to them, if anybody did not come
   SELECT * FROM (
-    SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
-      max(r.until - r.ts) AS longest, row_number() OVER (PARTITION BY r.run, r."group" ORDER BY r.seq DESC) AS nth
-    FROM raised r GROUP BY r.run, r.attempt, r."group", r.seq) f
-  WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
-    WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)
-), called AS MATERIALIZED ( -- calls that somebody waits in, and the last call of each group when somebody never came to it
+    SELECT f.*, row_number() OVER (PARTITION BY f.run, f."group" ORDER BY f.arrived >= (SELECT count(*) FROM group_rank o WHERE o.list = f.list), f.seq) AS nth FROM (
+      SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
+        max(r.until - r.ts) AS longest FROM raised r GROUP BY r.run, r.attempt, r."group", r.seq) f
+    WHERE NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
+      WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)) f
+  WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM lost o WHERE o.run IS f.run AND o.attempt = f.attempt AND o."group" = f."group")
+), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to, or the first that failed for it
   SELECT DISTINCT run, attempt, "group", seq FROM waits WHERE NOT message
-  UNION SELECT run, attempt, "group", seq FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
-    FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
+  UNION SELECT c.run, c.attempt, c."group", coalesce(o.seq, c.seq) FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
+    FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) c LEFT JOIN lost o ON o.run IS c.run AND o.attempt = c.attempt AND o."group" = c."group"
+    WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
   UNION SELECT run, attempt, "group", seq FROM failed
 ), came AS MATERIALIZED ( -- who made such a call of the group, whatever the operation; until: when it ended or failed, NULL: it waits;
   -- threw: this, or what followed from it (torch raises in wait(), and the call is seen to end), has ended the program. (Durations are not
@@ -182,7 +192,7 @@ WITH latest AS MATERIALIZED (
   UNION SELECT e.id, r.level + 1 FROM reached r JOIN edge e ON e.next = r.id WHERE r.level < 200
 ), level AS MATERIALIZED (SELECT id, min(level) AS level FROM reached GROUP BY id)
 SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waiting - f.died_in_it AS waiting, p.longest / 1e9 AS waited, p.run,
-  CASE WHEN f.state = 'never came' AND NOT f.cause THEN 'waits itself' ELSE f.state END AS state,
+  CASE WHEN f.state = 'never came' AND NOT f.cause THEN 'waits itself' WHEN f.state = 'dead' AND (SELECT t.end_reason FROM trace_file t WHERE t.id = f.trace) IS NULL THEN 'silent' ELSE f.state END AS state,
   CASE WHEN NOT f.cause THEN coalesce((SELECT w.op || ' number ' || w.seq || ' of group ' || w."group" || ' in ' FROM waits w
       WHERE w.run IS p.run AND w.rank = f.rank ORDER BY w.ts LIMIT 1), '') ELSE '' END ||
   CASE f.state WHEN 'other call' THEN f.did || ' in ' WHEN 'other size' THEN f.brought || ' bytes, others ' || p.bytes || ', in ' ELSE '' END ||

@@ -76,6 +76,19 @@ def killed():
     all_reduce()
 
 
+def several_fail():
+    """Three in flight at once, to none of which rank 2 comes, which is gone: all of them fail."""
+    if RANK == FAULTY:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    for work in [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(3)]:
+        with contextlib.suppress(RuntimeError):
+            work.wait()
+    with contextlib.suppress(RuntimeError):
+        all_reduce()
+    os._exit(1)
+
+
 def leaves():
     """By sys.exit() while the others wait for it: its connections close some time before its recording ends."""
     if RANK == FAULTY:

@@ -163,12 +163,14 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
                 r"rank 2 is not in it; rank 2 is in gone_elsewhere \(hang_scenes.py:\d+\)")])
 def test_a_live_rank_that_no_call_names(build, run, job, python_torch, tmp_path, scene, says):
     """One that is stopped has not died, though it writes nothing any more; and who makes a group waits for all of it without a collective."""
-    job(python_torch, scene, launched=scene == "stops")
+    hung = job(python_torch, scene, launched=scene == "stops")
     end, said = time.monotonic() + 280, ""
     while time.monotonic() < end and not re.fullmatch(says, said):
         time.sleep(0.5)
         said = run([build.tool("probing"), "ask", "hang", "--answer", tmp_path / "traces"], check=None).stdout.strip()
     assert re.fullmatch(says, said), said
+    if scene == "stops":  # the view, which any program may ask, does not call it dead
+        assert [(r["rank"], r["state"], r["cause"]) for r in hung.hangs()] == [(2, "silent", 1)]
 
 
 # Of a job whose rank 3 hangs: it is killed, the others' calls fail for that, with an exception, and they are killed, too, 40 ms later.
@@ -252,6 +254,16 @@ def test_one_that_leaves(job, build, run):
     assert re.match(r"all_reduce number 6 of group \w+: rank 2 had ended at [0-9:.]+ \(exit with code 3\)", answer), (answer, tables, leaving.log())
     died = run([build.tool("probing"), "ask", "died", "--answer", leaving.traces]).stdout
     assert re.match(r"rank 2 \(process \d+\) on .*: exit with code 3 while others waited for it", died), (died, leaving.log())
+
+
+@pytest.mark.limit(300)
+def test_the_first_of_several_that_failed(job, python_torch):
+    """Three calls are in flight when rank 2 dies, and a fourth is tried after them: all fail, for the first of them."""
+    failing = job(python_torch, "several_fail", launched=False)
+    failing.process.wait(timeout=240)
+    answer, tables = failing.ask()
+    assert re.match(r"all_reduce number 6 of group \w+: rank 2 died at [0-9:.]+ \(.*\), and the call failed in 3 of 4 at ", answer), (answer, tables, failing.log())
+    assert [(r["seq"], r["waits_for"], r["state"]) for r in tables[0]] == [(6, "2", "dead")]
 
 
 @pytest.mark.limit(300)
