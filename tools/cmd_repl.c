@@ -129,6 +129,8 @@ static int loop(struct repl *r, struct prompt *p) {
             is_exit(line)) /* run there it would close the program's sys.stdin */
             break;
         if (got == -EINTR) { /* Ctrl-C at the prompt */
+            if (prompt_interactive(p))
+                printf("KeyboardInterrupt\n"); /* as Python's own */
             r->n = 0;
             rc = 0;
             continue;

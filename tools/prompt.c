@@ -312,7 +312,7 @@ static int from_terminal(struct prompt *p, int further) {
     line = p->dropped ? NULL : el_gets(p->el, &n);
     if (p->dropped || (line && n > 0 && take_ahead(p))) {
         el_reset(p->el);
-        printf("\nKeyboardInterrupt\n");
+        printf("^C\n");
         return -EINTR;
     }
     if (!line || n <= 0) {

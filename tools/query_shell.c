@@ -297,6 +297,13 @@ static void command(struct shell *s, const char *line) {
     }
 }
 
+/* Whether the line is that word and nothing else, with a semicolon or not. */
+static int is_word(const char *line, const char *word) {
+    size_t n = strlen(word);
+
+    return strncasecmp(line, word, n) == 0 && !line[n + strspn(line + n, " \t;")];
+}
+
 /* One more line: run what is whole by now. -ENOMEM */
 static int take_line(struct shell *s, const char *line) {
     const char *text = line + strspn(line, " \t");
@@ -311,13 +318,13 @@ static int take_line(struct shell *s, const char *line) {
             printf("commands begin with a backslash here: \\? lists them\n");
             return 0;
         }
-        if (strcasecmp(text, "exit") == 0 || strcasecmp(text, "quit") == 0) {
+        if (is_word(text, "exit") || is_word(text, "quit")) {
             s->left = 1;
             return 0;
         }
         if (!*text)
             return 0;
-        if (strcasecmp(text, "help") == 0) {
+        if (is_word(text, "help")) {
             fputs(commands_help, stdout);
             return 0;
         }

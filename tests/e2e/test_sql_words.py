@@ -439,11 +439,12 @@ def test_prompt(build, recorded, tmp_path):
         terminal.type("C-c")
         terminal.until("interrupted")
         terminal.type("SELECT dropped", "C-c")
-        terminal.until("SELECT dropped")
+        terminal.until("SELECT dropped^C")
+        assert "KeyboardInterrupt" not in terminal.screen()  # that is Python's prompt
         terminal.type("\\f box", "Enter", "SELECT printf('%300s', 'x') AS wide, 1\\;", "Enter")
         terminal.until("…")
         assert max(len(line) for line in terminal.screen().splitlines()) <= 100
-        terminal.type("C-d")
+        terminal.type("exit\\;", "Enter")
         terminal.until("code 0")
     finally:
         terminal.close()
