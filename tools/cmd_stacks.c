@@ -5,8 +5,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "../converter/when.h"
 #include "open_db.h"
 #include "options.h"
 #include "running.h"
@@ -23,9 +25,11 @@ static const char help[] =
     "What every rank did at one time, all stacks merged into one tree from the outermost frame on, with\n"
     "the ranks on each branch; where it divides, those that few ranks are on come first.\n"
     "\n"
-    "      --at TIME        at that time: seconds since the epoch, 'YYYY-MM-DD HH:MM:SS' (UTC), or\n"
-    "                       -10 for ten seconds before the end. Default: the end of each trace\n"
-    "      --trigger N      when trigger N was (view triggers, column trigger_id); last: the last one\n"
+    "      --at TIME        at that time: 'YYYY-MM-DD HH:MM:SS' (UTC), HH:MM:SS of the last day that was\n"
+    "                       recorded, seconds since the epoch, +90s after the first record, or -10 (s,\n"
+    "                       min, h) before the end. Default: the end of each trace\n"
+    "      --trigger N      when trigger N was (view triggers, column trigger_id); last, or a kind such as\n"
+    "                       hang: the last one, of that kind\n"
     "      --threads        every thread, by its name; otherwise the main threads\n"
     "      --native         native frames too\n"
     "      --run RUN        of that run only (view runs)\n"
@@ -165,9 +169,9 @@ static int add_trigger(struct stacks *s, int64_t first, int64_t last, int who) {
 /* A trigger is one process's: the others are asked for the same time. */
 static int find_trigger(struct stacks *s, int64_t *trace) {
     char *sql = sqlite3_mprintf(
-        "SELECT id >> 40, ts, tick FROM trigger_event WHERE (%d OR id = %Q) AND tick"
+        "SELECT id >> 40, ts, tick FROM trigger_event WHERE (%d OR id = %Q OR kind = %Q) AND tick"
         " ORDER BY ts DESC LIMIT 1",
-        strcmp(s->trigger, "last") == 0, s->trigger);
+        strcmp(s->trigger, "last") == 0, s->trigger, s->trigger);
     sqlite3_stmt *st = NULL;
     int rc = sql ? sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) : SQLITE_NOMEM;
 
@@ -235,12 +239,41 @@ static int collect(struct stacks *s) {
     return TOOL_OK;
 }
 
+/* A number of all recordings, such as their first time; 0: there is none. */
+static int64_t number_of(struct stacks *s, const char *what) {
+    char *sql = sqlite3_mprintf("SELECT %s FROM trace_file WHERE ?1 IS NULL OR run = ?1", what);
+    sqlite3_stmt *st = NULL;
+    int64_t n = 0;
+
+    if (sql && sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) == SQLITE_OK) {
+        sqlite3_bind_text(st, 1, s->run, -1, SQLITE_STATIC);
+        n = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+    }
+    sqlite3_finalize(st);
+    sqlite3_free(sql);
+    return n;
+}
+
+/* Nobody has a sample at that time: what there is. */
+static int say_nothing(struct stacks *s) {
+    char times[2][32] = {"?", "?"};
+
+    if (s->run && !number_of(s, "count(*)"))
+        return tool_fail("there is no run %s (view runs lists them)", s->run);
+    for (int i = 0; i < 2; i++) {
+        time_t t = (time_t)(number_of(s, i ? "max(end_ts)" : "min(start_ts)") / 1000000000);
+        struct tm tm;
+        strftime(times[i], sizeof times[i], "%Y-%m-%d %H:%M:%S", gmtime_r(&t, &tm));
+    }
+    tool_say("no samples then: %u process%s recorded from %s to %s", s->processes,
+             s->processes == 1 ? " was" : "es were", times[0], times[1]);
+    return TOOL_PARTIAL;
+}
+
 static int answer(struct stacks *s) {
     const struct stack_node *root = stack_tree_root(s->tree);
-    if (!root->nwho) {
-        tool_say("no samples then (%u processes were looked at)", s->processes);
-        return TOOL_PARTIAL;
-    }
+    if (!root->nwho)
+        return say_nothing(s);
     struct stack_who who = {.by_pid = s->by_pid};
     if (s->json) {
         (s->json & 2 ? stack_print_flat : stack_print_json)(stdout, root, &who);
@@ -253,27 +286,41 @@ static int answer(struct stacks *s) {
     return TOOL_OK;
 }
 
+/* --at 17:05:12.248, as answers say it: of the last day that was recorded until then. ns, 0: it is none */
+static int64_t time_of_day(struct stacks *s) {
+    const int64_t day = INT64_C(86400000000000);
+    int64_t end = number_of(s, "max(end_ts)");
+    unsigned h, m;
+    double seconds = 0;
+    int n = 0, more = 0;
+
+    if (sscanf(s->at, "%2u:%2u%n", &h, &m, &n) < 2)
+        return 0;
+    if (s->at[n] == ':' && sscanf(s->at + n + 1, "%lf%n", &seconds, &more) == 1)
+        n += 1 + more;
+    if (s->at[n] || h > 23 || m > 59 || !(seconds >= 0 && seconds < 60))
+        return 0;
+    int64_t at = (int64_t)(h * 60 + m) * 60000000000 + (int64_t)(seconds * 1e9);
+    at += end - end % day;
+    return at > end ? at - day : at;
+}
+
 /* --at: into `until`, or `from_end`. TOOL_OK or the exit code. */
 static int parse_at(struct stacks *s) {
-    char *end;
-    double t = strtod(s->at, &end);
+    struct when w;
 
-    if (*end == '\0' && end != s->at) {
-        if (t < 0)
-            s->from_end = (int64_t)(-t * 1e9);
-        else
-            s->until = (int64_t)(t * 1e9);
-        return fabs(t) < 1e11 ? TOOL_OK : tool_usage("--at %s: seconds, please", s->at);
-    }
-    sqlite3_stmt *st = NULL;
-    int rc = sqlite3_prepare_v2(s->db, "SELECT to_timestamp(?1) * 1e9", -1, &st, NULL);
-    if (rc == SQLITE_OK)
-        sqlite3_bind_text(st, 1, s->at, -1, SQLITE_STATIC);
-    rc = rc == SQLITE_OK ? sqlite3_step(st) : rc;
-    if (rc == SQLITE_ROW)
-        s->until = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
-    return rc == SQLITE_ROW ? TOOL_OK : tool_usage("--at '%s': %s", s->at, sqlite3_errmsg(s->db));
+    if ((s->until = time_of_day(s)) != 0)
+        return TOOL_OK;
+    if (when_parse(s->at, &w) != 0)
+        return tool_usage(
+            "--at '%s': no time: 'YYYY-MM-DD HH:MM:SS' in UTC, HH:MM:SS, seconds since the epoch, "
+            "+90s after the first record, -5min before the end",
+            s->at);
+    if (w.from == WHEN_BEFORE_LAST)
+        s->from_end = w.ns;
+    else
+        s->until = when_utc(&w, number_of(s, "min(start_ts)"), 0);
+    return TOOL_OK;
 }
 
 /* What is asked for here, of ten thousand traces the only thing that is read. A trigger may be any time ago. */
@@ -346,8 +393,9 @@ int cmd_stacks(int argc, char **argv) {
     argc -= optind;
     if (argc == 0)
         return tool_usage("a database or a trace is needed");
-    double before = s.at ? strtod(s.at, NULL) : 0;
-    s.from_end = before < 0 ? (int64_t)(-before * 1e9) : 0;
+    struct when before;
+    if (s.at && when_parse(s.at, &before) == 0 && before.from == WHEN_BEFORE_LAST)
+        s.from_end = before.ns;
     s.is_last = may_be_last(&s, argv, argc);
     code = read_all(&s, argv, argc, 0);
     /* Not all have a sample in it: one that ended before, say. */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing stacks`: what every rank did at one time, merged into one tree, on simulated jobs and on a program with known stacks."""
+import datetime
 import json
 import os
 import re
@@ -52,8 +53,12 @@ def test_moments_and_threads(build, run, hung, sql):
     threads = tree(build, run, "--threads", "--at", -6, hung)
     assert [c["frame"] for c in threads["children"]] == ["main thread"]
     done = run([build.tool("probing"), "stacks", "--at", "1999-01-01", hung], check=1)
-    assert "no samples then" in done.stderr and done.stdout == ""
-    for wrong, says in ((["--at", "teatime"], "no timestamp"), (["--at", "5", "--trigger", "1"], "not both"), (["--trigger", "99"], "no trigger 99")):
+    assert re.search(r"no samples then: 16 processes were recorded from 2025-10-09 [0-9:]+ to 2025-10-09 ", done.stderr) and done.stdout == ""
+    at = datetime.datetime.fromtimestamp(round(first + 3, 3), datetime.timezone.utc)  # the same moment, in other words
+    for same in (at.strftime("%Y-%m-%d %H:%M:%S.%f"), at.strftime("%H:%M:%S.%f"), "+3s"):
+        assert tree(build, run, "--at", same, hung)["children"] == early["children"], same
+    assert tree(build, run, "--at", "-6s", hung)["children"] == tree(build, run, "--at", "-0.1min", hung)["children"]
+    for wrong, says in ((["--at", "teatime"], "no time"), (["--at", "25:00"], "no time"), (["--at", "12:61:00"], "no time"), (["--at", "5", "--trigger", "1"], "not both"), (["--trigger", "99"], "no trigger 99"), (["--run", "99"], "no run 99")):
         done = run([build.tool("probing"), "stacks"] + wrong + [hung], check=3 if "99" in wrong else 2)
         assert says in done.stderr, done.stderr
 
@@ -88,8 +93,9 @@ def test_of_a_process_and_at_its_trigger(build, run, spawn, tmp_path, convert):
     os.kill(pid, signal.SIGTERM)
     process.wait(timeout=240)
     db = convert(tmp_path / "t.zst")
-    (path, node), = leaves(tree(build, run, "--trigger", "last", db))
-    assert path[-1].endswith("p.py:4)")
+    for named in ("last", "term"):
+        (path, node), = leaves(tree(build, run, "--trigger", named, db))
+        assert path[-1].endswith("p.py:4)")
 
 
 def test_of_traces_as_of_their_database(build, run, tmp_path):
