@@ -112,6 +112,7 @@ static int open_file(sqlite3 **out, const char *path, const char *name, int flag
 /* ---- traces: into a temporary database ---- */
 
 static int said; /* lines about the traces: they are to be said again with the next question */
+static const char *kept; /* the cache's database that is written, a name that nobody has given */
 
 static int tick(void *ctx, double part) {
     (void)ctx;
@@ -124,7 +125,7 @@ static void say(void *ctx, const char *file, const char *line) {
 
     said++;
     if (!(*flags & DB_SAID))
-        tool_say("%s: %s", file, line);
+        tool_say("%s: %s", kept && strcmp(file, kept) == 0 ? "traces" : file, line);
 }
 
 /* attached_nodes(), for the table cluster.nodes: what `probing cluster attach` keeps. */
@@ -191,6 +192,7 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     struct progress g;
 
     said = 0;
+    kept = opt.out;
     mode_t mask = umask(077);
     progress_begin(&g, 1);
     int rc = convert(in, &opt, &res);
@@ -237,6 +239,7 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
     opt.threads = !is_new; /* to start others takes longer than what is added mostly does */
 
     said = 0;
+    kept = opt.out;
     mode_t mask = umask(077);
     progress_begin(&g, 1);
     int rc = convert(in, &opt, &res);

@@ -100,7 +100,7 @@ def test_one_time_for_many_machines(merged, sql, harm):
 
 
 @pytest.mark.parametrize("years", [-10, 10])
-def test_two_clocks_ten_years_apart(merged, sql, years):
+def test_two_clocks_ten_years_apart(merged, sql, build, run, tmp_path, monkeypatch, years):
     """They are aligned, it is said, and the day is that of the later one: a clock that nobody has set lies in the past."""
     db, _, said = merged("job", "--ranks", 4, "--nodes", 2, "--minutes", 0.6, "--broken-clock", "1:%d" % years)
     errors = clock_errors(sql, db)
@@ -108,6 +108,9 @@ def test_two_clocks_ten_years_apart(merged, sql, years):
     behind = "node001" if years < 0 else "node000"
     assert "the time of day of 1 of 2 machines (%s) is wrong: 3652.5 days behind" % behind in said and "the later time was taken" in said, said
     assert sql(db, "SELECT host FROM clock_alignment WHERE \"offset\" < -3e8") == [(behind,)]
+    monkeypatch.setenv("PROBING_CACHE_DIR", str(tmp_path / "cache"))
+    said = run([build.tool("probing"), "ask", "died", db[:-3]], check=1).stderr  # of the traces, whose database in the cache has a name that nobody has given
+    assert said.startswith("probing-ask: traces: the time of day of 1 of 2 machines (%s) is wrong: " % behind), said
 
 
 def test_one_time_by_messages_alone(merged, sql):
