@@ -8,6 +8,7 @@ import sys
 import pytest
 from conftest import wait_for_line
 from test_console import wait_until
+from test_engines import need
 
 LIVE = """
 import sys
@@ -52,6 +53,54 @@ for bad, kind in ((lambda: t.append([1, 2, 3]), ValueError), (lambda: probing.Ex
     raise SystemExit("no error")
 probing.ExternalTable.drop("few")
 probing.ExternalTable.drop("few")
+"""
+
+
+CLASSES = """
+import dataclasses, sys
+import probing
+
+@probing.table
+@dataclasses.dataclass
+class ThroughPut:
+    epoch: int
+    images: float
+
+@probing.table("Other")
+@dataclasses.dataclass
+class X:
+    a: str
+
+ThroughPut(1, 2.5).save()
+ThroughPut.append(ThroughPut(2, 3.5))
+ThroughPut.append_many([ThroughPut(3, 0.0), ThroughPut(4, 1.0)])
+X("x").save()
+assert [row for at, row in ThroughPut.take(2)] == [[1, 2.5], [2, 3.5]]
+for bad, kind in ((lambda: probing.table(int), TypeError), (lambda: probing.table(3), TypeError), (lambda: probing.table("other")(ThroughPut), ValueError)):
+    try:
+        bad()
+    except kind:
+        continue
+    raise SystemExit("no error")
+if "pandas" in sys.argv:
+    rows = probing.query("SELECT epoch, images AS n, epoch AS n FROM python.through_put ORDER BY epoch")
+    assert list(rows.columns) == ["epoch", "n", "n:2"] and rows.values.tolist() == [[1, 2.5, 1], [2, 3.5, 2], [3, 0, 3], [4, 1, 4]], rows
+    assert list(probing.query('SELECT 1 AS "a,b", 2 AS c WHERE false').columns) == ["a,b", "c"]
+else:
+    sys.modules["pandas"] = None
+    assert probing.query("SELECT sum(epoch) AS s FROM through_put") == [{"s": 10}] and probing.query("SELECT 1 WHERE 1 = 0") == []
+assert len(probing.query("SELECT func FROM python.backtrace")) > 0
+try:
+    probing.query("SELECT x FROM nowhere")
+except probing.ProbingError as e:
+    assert "no such table: nowhere" in str(e), e
+probing.ExternalTable.drop("through_put")
+probing.disable()
+try:
+    probing.query("SELECT 1")
+except probing.ProbingError as e:
+    assert "nothing is being recorded" in str(e), e
+    print("done")
 """
 
 
@@ -116,3 +165,13 @@ def test_ranks_and_a_table_that_grew(build, run, record, tmp_path):
             run([build.tool("probing-convert"), made[0], made[1], where])
         assert ask(run, build, where, "SELECT rank, a, b, c FROM mine ORDER BY rank") == [
             {"rank": 0, "a": 0, "b": "x", "c": None}, {"rank": 1, "a": 1, "b": None, "c": "x"}]
+
+
+@pytest.mark.parametrize("library", ["pandas", "none"])
+def test_dataclasses_and_a_question_from_within(record, build, sql, convert, monkeypatch, library):
+    """@probing.table and probing.query(), as in the original: the program asks its own recording."""
+    python = need("pandas") if library == "pandas" else sys.executable
+    monkeypatch.setenv("PYTHONPATH", str(build.share / "python"))
+    done = record(CLASSES, library, python=python)
+    assert done.stdout == "done\n"
+    assert sql(convert(done.trace), "SELECT epoch, images FROM through_put ORDER BY epoch") == [(1, 2.5), (2, 3.5), (3, 0.0), (4, 1.0)]

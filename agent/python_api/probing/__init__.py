@@ -18,11 +18,11 @@ import functools as _functools
 import os as _os
 
 from probing import _load, _tables
-from probing._tables import ExternalTable  # noqa: F401
+from probing._tables import ExternalTable, table  # noqa: F401
 
 __version__ = "@VERSION@"
 __all__ = ["step", "span", "event", "set_role", "config", "enable", "disable", "is_recording", "is_enabled", "trace",
-           "enable_torch_profiling", "disable_torch_profiling", "ExternalTable", "ProbingError", "TraceError"]
+           "enable_torch_profiling", "disable_torch_profiling", "query", "ExternalTable", "table", "ProbingError", "TraceError"]
 
 _native = None
 
@@ -293,6 +293,16 @@ def disable_torch_profiling():
     """The opposite."""
     if is_recording():
         config("torch.profiling", "off")
+
+
+def query(sql):
+    """What this process has recorded until now: probing.query("SELECT step, duration FROM steps ORDER BY step DESC LIMIT 5").
+
+    As `probing query PID` answers it, which it asks: a pandas.DataFrame, or a list of dicts where there is no pandas. An answer takes
+    some hundredths of a second, and other threads go on meanwhile. What is wrong raises ProbingError.
+    """
+    from probing import _query
+    return _query.query(sql)
 
 
 def open(*paths, **options):

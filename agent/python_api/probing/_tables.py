@@ -106,3 +106,47 @@ class ExternalTable(object):
 
     def __repr__(self):
         return "<probing.ExternalTable %s (%s)>" % (self._name, ", ".join(self._names))
+
+
+def _table_name(text):
+    """ThroughPut: through_put."""
+    import re
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text).lower()
+
+
+def table(name=None):
+    """A dataclass whose objects are rows of an ExternalTable of its fields, as in the original Probing:
+
+        @probing.table                          # or @probing.table("throughput"); its name else: ThroughPut is through_put
+        @dataclasses.dataclass
+        class ThroughPut:
+            epoch: int
+            images: int
+
+        ThroughPut(1, 500).save()               # ThroughPut.append(row), .append_many(rows), .take(n), .drop()
+    """
+    import dataclasses
+    if name is not None and not isinstance(name, (str, type)):
+        raise TypeError("probing.table(name) or @probing.table of a dataclass")
+
+    def make(cls):
+        if not dataclasses.is_dataclass(cls):
+            raise TypeError("%r is no dataclass" % cls)
+        names = [f.name for f in dataclasses.fields(cls)]
+        of = name.lower() if isinstance(name, str) else _table_name(cls.__name__)
+        rows = ExternalTable.get_or_create(of, names)
+        if rows.names() != names:
+            raise ValueError("table %s is there with other columns: %s" % (of, ", ".join(rows.names())))
+
+        def append(row):
+            rows.append([getattr(row, n) for n in names])
+
+        def append_many(several):
+            for row in several:
+                append(row)
+
+        cls.append, cls.append_many, cls.take = staticmethod(append), staticmethod(append_many), staticmethod(rows.take)
+        cls.save, cls.drop = append, staticmethod(lambda: ExternalTable.drop(of))
+        return cls
+
+    return make if name is None or isinstance(name, str) else make(name)
