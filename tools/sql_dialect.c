@@ -9,6 +9,7 @@
 
 #include "../converter/interval.h"
 #include "../converter/when.h"
+#include "sql_foreign.h"
 #include "sql_out.h"
 #include "sql_words.h"
 
@@ -322,6 +323,8 @@ static int put_token(struct sql_out *w, struct token t, struct token prev, int b
                  "SHOW TABLES, VIEWS, SCHEMAS, ALL, COLUMNS FROM t, and DESCRIBE t are known");
         return -EINVAL;
     }
+    if ((err = sql_foreign(t, prev, begins, why, SQL_DIALECT_WHY)) < 0)
+        return err;
     if (t.kind == STRING)
         return put_text(w, t, prev, why);
     if (t.kind == WORD)

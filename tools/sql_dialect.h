@@ -22,9 +22,8 @@
  *     array_agg, list, bool_and, every, bool_or           json_group_array (a text), min, min, max
  *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
- * QUALIFY and DISTINCT ON are not translated here, see sql_select.h. Other strings, quoted names, comments and everything else stay as they
- * are: errors in them are reported by SQLite. The functions are in converter/sql_functions.h, information_schema in
- * converter/sql_schemas.h.
+ * QUALIFY and DISTINCT ON stay, too: sql_select.h, and so does * EXCLUDE: sql_star.h. What is not known at all is refused: sql_foreign.h. Other strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.
+ * The functions are in converter/sql_functions.h, information_schema in converter/sql_schemas.h.
  */
 #ifndef PROBING_TOOLS_SQL_DIALECT_H
 #define PROBING_TOOLS_SQL_DIALECT_H

@@ -38,5 +38,40 @@ def test_types_of_other_engines(build, run, tmp_path):
         assert len(ask(build, run, db, where)[0]) == n, where
     for wrong, says in (("SELECT rank::uuid FROM t", "no type uuid to cast to: int, double"), ("SELECT CAST(rank AS foo) FROM t", "no type foo"), ("SELECT 'maybe'::bool", "no truth value"),
                         ("SELECT * FROM t WHERE rank = ?", "parameter ? has no value"), ("SELECT * FROM t WHERE rank = :r", "parameter :r has no value"), ("SELECT timestamp + 'x' FROM t", "no length of time: 'x'"),
-                        ("SELECT * FROM t WHERE rank = ANY([1, 2])", "no lists: [1, 2]"), ("SELECT TRY_CAST(name AS date) FROM t", "TRY_CAST is for numbers and texts")):
+                        ("SELECT * FROM t WHERE rank IN [1, 2]", "no lists: [1, 2]"), ("SELECT TRY_CAST(name AS date) FROM t", "TRY_CAST is for numbers and texts")):
         assert says in ask(build, run, db, wrong, code=3)[1], wrong
+
+
+# What SQLite would take for another question, or calls a syntax error: the line says what to write.
+FOREIGN = (
+    ("SELECT * FROM t ANTI JOIN u ON t.rank = u.rank", "ANTI JOIN is not known: write ... WHERE NOT EXISTS"), ("SELECT * FROM t LEFT SEMI JOIN u USING (rank)", "SEMI JOIN is not known: write ... WHERE EXISTS"),
+    ("SELECT * FROM t ASOF JOIN u ON t.rank >= u.rank", "ASOF JOIN is not known"), ("SELECT * FROM t POSITIONAL JOIN u", "POSITIONAL JOIN is not known"),
+    ("SELECT rank FROM t GROUP BY ROLLUP (rank)", "ROLLUP is not known: write one SELECT"), ("SELECT rank FROM t GROUP BY GROUPING SETS ((rank), ())", "GROUPING SETS is not known"),
+    ("SELECT rank FROM t GROUP BY rank WITH ROLLUP", "WITH ROLLUP is not known"), ("PIVOT t ON rank USING sum(x)", "PIVOT is not known: write sum(x) FILTER"), ("SELECT unnest(array_agg(rank)) FROM t", "write json_each(x)"),
+    ("SELECT * FROM t TABLESAMPLE BERNOULLI (10)", "TABLESAMPLE is not known"), ("SELECT * FROM t USING SAMPLE 10", "USING SAMPLE is not known"), ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE is not known"),
+    ("SELECT name ~ 'a' FROM t", "regular expressions are not known"), ("SELECT name !~* 'a' FROM t", "regular expressions are not known"), ("SELECT regexp_replace(name, 'a', 'b') FROM t", "regular expressions"),
+    ("SELECT * FROM t WHERE name SIMILAR TO 'a'", "regular expressions"), ("SELECT * FROM t WHERE rank > ALL (SELECT 1)", "ALL is not known: write x IN (SELECT ...)"), ("SET TIME ZONE 'UTC'", "times are UTC"),
+    ("SELECT * EXCLUDE (nope) FROM t", "EXCLUDE (nope): a column of that name is not there"), ("SELECT * EXCEPT (rank, name) FROM t", "EXCEPT leaves no column"),
+)
+# Columns of a star, and what says the same.
+STARS = (
+    ("SELECT * EXCLUDE (name) FROM t", "SELECT rank FROM t"), ("SELECT * EXCLUDE name FROM t ORDER BY name DESC", "SELECT rank FROM t ORDER BY name DESC"), ("SELECT * EXCEPT (rank) FROM t", "SELECT name FROM t"),
+    ("SELECT * REPLACE (max(rank, 1) + 1 AS rank, upper(name) AS name) FROM t", "SELECT max(rank, 1) + 1 AS rank, upper(name) AS name FROM t"), ("SELECT * RENAME (rank AS r) FROM t", "SELECT rank AS r, name FROM t"),
+    ("SELECT a.* EXCLUDE (name), b.* EXCLUDE (rank) RENAME (name AS other) FROM t a JOIN t b USING (rank)", "SELECT a.rank, b.name AS other FROM t a JOIN t b USING (rank)"),
+    ("WITH a AS (SELECT * EXCLUDE (name) FROM t) SELECT * REPLACE (rank * 2 AS rank) FROM a WHERE rank IN (SELECT * EXCEPT (name) FROM t)", "SELECT rank * 2 AS rank FROM t"),
+    ("SELECT * EXCLUDE (name) FROM t QUALIFY row_number() OVER (ORDER BY rank DESC) = 1", "SELECT 2 AS rank"), ("SELECT DISTINCT * EXCLUDE (rank) FROM t ORDER BY 1", "SELECT DISTINCT name FROM t ORDER BY 1"),
+    ("SELECT * EXCLUDE (name) FROM t EXCEPT SELECT 1", "SELECT rank FROM t WHERE rank <> 1"), ("SELECT 1 AS semi, 2 AS pivot, 3 AS regexp UNION SELECT * FROM (SELECT 1, 2, 3)", "SELECT 1 AS semi, 2 AS pivot, 3 AS regexp"),
+    ("SELECT ~rank, anti.rank FROM t JOIN t anti USING (rank)", "SELECT -1 - rank AS \"~rank\", rank FROM t"),
+)
+
+
+def test_what_sqlite_has_not(build, run, tmp_path):
+    db = tmp_path / "t.db"
+    with sqlite3.connect(str(db)) as c:
+        c.execute("CREATE TABLE t(rank INTEGER, name TEXT)")
+        c.executemany("INSERT INTO t VALUES(?, ?)", [(0, "a"), (1, "b"), (2, "a")])
+    c.close()
+    for wrong, says in FOREIGN:
+        assert says in ask(build, run, db, wrong, code=3)[1], wrong
+    for words, plain in STARS:
+        assert ask(build, run, db, words)[0] == ask(build, run, db, plain)[0], words

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sql_star.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql_core.h"
+
+/* One * with what is said of its columns. */
+struct star {
+    struct sql_core core;     /* the SELECT that it is in */
+    const char *statement;    /* where its statement begins */
+    struct sql_span star;     /* "t.*" */
+    struct token change, end; /* EXCLUDE, REPLACE, RENAME; the last token that belongs to them */
+};
+
+static int is_change(struct token t) {
+    struct token next = sql_after(t);
+
+    return (sql_is_one_of(t, " exclude except replace rename ") && sql_is_sign(next, "(")) ||
+           (sql_is(t, "exclude") && (next.kind == WORD || next.kind == QUOTED));
+}
+
+static struct token change_end(struct token t) {
+    struct token next = sql_after(t);
+
+    return sql_is_sign(next, "(") ? sql_closing(next) : next;
+}
+
+/* A name as an SQL text. */
+static void put_name(FILE *f, const char *name) {
+    char *quoted = sqlite3_mprintf("\"%w\"", name);
+
+    fputs(quoted ? quoted : "", f);
+    sqlite3_free(quoted);
+}
+
+static int is_name(struct token t, const char *name) {
+    struct token other = {WORD, name, strlen(name)};
+
+    return (t.kind == WORD || t.kind == QUOTED) && sql_same_name(t, other);
+}
+
+/* The item of a change that is about column `name`: (a, b), (x + 1 AS a), (a AS b). 0: none is */
+static int find_item(struct token change, struct token end, const char *name,
+                     struct sql_span *item) {
+    struct token open = sql_after(change), first, last;
+
+    if (!sql_is_sign(open, "(")) { /* EXCLUDE a */
+        *item = (struct sql_span){open.p, open.p + open.n};
+        return is_name(open, name);
+    }
+    for (struct token t = sql_after(open); t.p < end.p; t = sql_after(last)) {
+        first = last = t;
+        for (; t.kind != END && t.p < end.p && !sql_is_sign(t, ","); t = sql_after(t)) {
+            if (sql_is_sign(t, "("))
+                t = sql_closing(t);
+            last = t;
+        }
+        *item = (struct sql_span){first.p, last.p + last.n};
+        if (is_name(sql_is(change, "replace") ? last : first, name))
+            return 1;
+        last = t;
+        if (t.kind == END || t.p >= end.p)
+            break;
+    }
+    return 0;
+}
+
+/* Whether all items of a change are about columns that there are. */
+static int are_there(sqlite3_stmt *st, struct token change, struct token end) {
+    struct sql_span item;
+    int items = 1, found = 0;
+
+    for (struct token t = sql_after(sql_after(change)); t.kind != END && t.p < end.p;
+         t = sql_after(t)) {
+        if (sql_is_sign(t, "("))
+            t = sql_closing(t);
+        items += sql_is_sign(t, ",");
+    }
+    for (int i = 0; i < sqlite3_column_count(st); i++)
+        found += find_item(change, end, sqlite3_column_name(st, i), &item);
+    return found >= items;
+}
+
+/* The columns of the star, without those that are left out. */
+static int put_columns(FILE *f, sqlite3_stmt *st, const struct star *s, char *why) {
+    int n = sqlite3_column_count(st), put = 0;
+
+    for (struct token c = s->change; is_change(c) && c.p <= s->end.p; c = sql_after(change_end(c)))
+        if (!are_there(st, c, change_end(c))) {
+            snprintf(why, SQL_DIALECT_WHY, "%.*s: a column of that name is not there",
+                     (int)(change_end(c).p + change_end(c).n - c.p), c.p);
+            return -EINVAL;
+        }
+    for (int i = 0; i < n; i++) {
+        const char *name = sqlite3_column_name(st, i);
+        struct sql_span item = {NULL, NULL}, as = {NULL, NULL};
+        int dropped = 0;
+        if (!name)
+            return -ENOMEM;
+        for (struct token c = s->change; is_change(c) && c.p <= s->end.p;
+             c = sql_after(change_end(c))) {
+            struct sql_span found;
+            if (!find_item(c, change_end(c), name, &found))
+                continue;
+            dropped |= sql_is_one_of(c, " exclude except ");
+            if (sql_is(c, "replace"))
+                item = found;
+            else if (sql_is(c, "rename"))
+                as = found;
+        }
+        if (dropped)
+            continue;
+        fputs(put++ ? ", " : "", f);
+        if (item.p) {
+            sql_core_put(f, item);
+            continue;
+        }
+        sql_core_put(f, (struct sql_span){s->star.p, s->star.end - 1}); /* "t." */
+        put_name(f, name);
+        if (as.p) { /* a AS b: behind the a */
+            struct token a = sql_core_token(as.p);
+            sql_core_put(f, (struct sql_span){a.p + a.n, as.end});
+        }
+    }
+    if (!put) {
+        snprintf(why, SQL_DIALECT_WHY, "%.*s leaves no column", (int)s->change.n, s->change.p);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* The first * with a change; of those within each other the innermost. */
+static int find_star(const char *sql, struct star *s) {
+    struct token prev = {END, NULL, 0};
+    const char *begin = sql;
+    int found = 0;
+
+    for (struct token t = sql_core_token(sql); t.kind != END; prev = t, t = sql_after(t)) {
+        struct sql_core c;
+        if (sql_is_sign(t, ";"))
+            begin = t.p + 1;
+        if (!sql_is(t, "select") || sql_is_sign(prev, "."))
+            continue;
+        sql_core_read(&c, prev, t);
+        struct token start = sql_core_token(c.list.p);
+        for (struct token k = start; k.p < c.list.end && k.kind != END; k = sql_after(k)) {
+            if (sql_is_sign(k, ","))
+                start = sql_after(k);
+            if (sql_is_sign(k, "("))
+                k = sql_closing(k);
+            if (!sql_is_sign(k, "*") || !is_change(sql_after(k)) || (found && c.end >= s->core.end))
+                continue;
+            *s = (struct star){c, begin, {start.p, k.p + 1}, sql_after(k), sql_after(k)};
+            for (struct token e = s->change; is_change(e); e = sql_after(s->end))
+                s->end = change_end(e);
+            found = 1;
+            break;
+        }
+    }
+    return found;
+}
+
+static int put_star(FILE *f, sqlite3 *db, const char *sql, const struct star *s, char *why) {
+    struct sql_core only = s->core; /* SELECT t.* FROM ... */
+    sqlite3_stmt *st = NULL;
+
+    only.list = s->star;
+    int err = sql_core_columns(db, s->statement, &only, &st);
+    if (err == -EINVAL)
+        snprintf(why, SQL_DIALECT_WHY, "%.*s: %s", (int)s->change.n, s->change.p,
+                 sqlite3_errmsg(db));
+    sql_core_put(f, (struct sql_span){sql, s->star.p});
+    if (!err)
+        err = put_columns(f, st, s, why);
+    fputs(s->end.p + s->end.n, f);
+    sqlite3_finalize(st);
+    return err;
+}
+
+int sql_star(sqlite3 *db, const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
+    struct star s;
+    int err = 0;
+
+    *out = NULL;
+    while (!err && find_star(sql, &s)) {
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream(&text, &size);
+        err = f ? put_star(f, db, sql, &s, why) : -ENOMEM;
+        if (f && fclose(f) != 0 && !err)
+            err = -ENOMEM;
+        free(*out);
+        *out = err ? NULL : text;
+        if (err)
+            free(text);
+        sql = *out;
+    }
+    return err;
+}
