@@ -76,19 +76,6 @@ def killed():
     all_reduce()
 
 
-def several_fail():
-    """Three in flight at once, to none of which rank 2 comes, which is gone: all of them fail."""
-    if RANK == FAULTY:
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGKILL)
-    for work in [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(3)]:
-        with contextlib.suppress(RuntimeError):
-            work.wait()
-    with contextlib.suppress(RuntimeError):
-        all_reduce()
-    os._exit(1)
-
-
 def leaves():
     """By sys.exit() while the others wait for it: its connections close some time before its recording ends."""
     if RANK == FAULTY:
@@ -222,6 +209,19 @@ def late():
     sent.wait()
     with open("%s/late_%d" % (DIR, RANK), "w") as f:
         json.dump([work, planted], f)
+
+
+def several_fail():
+    """Three in flight at once, to none of which rank 2 comes, which is gone: all of them fail."""
+    if RANK == FAULTY:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    for work in [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(3)]:
+        with contextlib.suppress(RuntimeError):
+            work.wait()
+    with contextlib.suppress(RuntimeError):
+        all_reduce()
+    os._exit(1)
 
 
 def dump_when_asked():
