@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing ask hang|died|last`: how a job ended, on simulated jobs whose truth is known and on real recordings."""
+import pathlib
 import re
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from ask_helpers import ask, edited
 from conftest import kill_group
 from inject_helpers import wait_until
 from test_triggers import HOOKED
+
+
+README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
 
 
 def test_hang(build, run, simulated_job):
@@ -263,3 +267,17 @@ def test_last_of_who_slept(build, run, tmp_path, sql):
     answer, tables = ask(build, run, "last", db)
     threads = [(r["func"], r["lineno"], r["state"], r["seconds"]) for r in tables[1] if r["thread"] == "MainThread"]
     assert threads == [("asleep", 3, "idle", pytest.approx(seconds / 2, abs=0.001))], (answer, tables, at, seconds)
+
+
+def test_the_five_questions_as_readme_shows_them(build, run, tmp_path):
+    """Each with its real output: of the two simulated jobs that README names, and the line of the scene that hangs."""
+    shown = dict(re.findall(r"^    \$ probing ask (\w+) --answer .*\n    (.*)$", README.read_text(), re.M))
+    assert sorted(shown) == ["died", "hang", "memory", "step", "straggler"]
+    for name, options in (("slow", ("--ranks", 16, "--straggler", "5:20", "--offset", 1)), ("killed", ("--ranks", 8, "--kill", "6:12"))):
+        run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", tmp_path / name] + list(options))
+    for question, said in shown.items():
+        if question == "hang":
+            number, = [n for n, line in enumerate(README.with_name("tests").joinpath("e2e/hang_scenes.py").read_text().split("\n"), 1) if "for _ in loader:" in line]
+            assert "train_on (hang_scenes.py:%d)" % number in said
+        else:
+            assert run([build.tool("probing"), "ask", question, "--answer", tmp_path / ("killed" if question == "died" else "slow")]).stdout == said + "\n"
