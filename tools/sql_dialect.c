@@ -63,6 +63,13 @@ static void put_table(FILE *f, struct token t) {
     fputs("' COLLATE NOCASE", f);
 }
 
+/* '12', '-3' */
+static int is_whole_number(struct token t) {
+    size_t sign = t.n > 3 && t.p[1] == '-', digits = strspn(t.p + 1 + sign, "0123456789");
+
+    return digits > 0 && digits < 19 && digits + sign + 2 == t.n;
+}
+
 /* A text where a time is asked for is one, and added to a time it is a length of time. */
 static int put_text(struct sql_out *w, struct token t, struct token prev, char *why) {
     struct sql_level *l = &w->level[w->depth];
@@ -73,6 +80,13 @@ static int put_text(struct sql_out *w, struct token t, struct token prev, char *
         sql_is_sign(prev, "<>=!") && l->compared ? l->compared : sql_out_before_time(w, t);
     char *text = t.n > 2 ? strndup(t.p + 1, t.n - 2) : NULL;
 
+    if ((sql_is_sign(prev, "<>=!") ? l->number : sql_is_sign(prev, "(,") && l->in_number) &&
+        is_whole_number(t)) { /* rank = '3' */
+        fprintf(w->f, "%.*s", (int)t.n - 2, t.p + 1);
+        sql_out_operand(w, start, SQL_PLAIN);
+        free(text);
+        return 0;
+    }
     if (l->between && (sql_is(prev, "between") || sql_is(prev, "and")))
         kind = l->between_of;
     if (l->in && sql_is_sign(prev, "(,"))
@@ -116,6 +130,7 @@ static int cast(struct sql_out *w, struct token colon, struct token *last, char 
         err = sql_out_before(w, w->operand, w->operand, c.begin);
     if (!err)
         fprintf(w->f, "%s)", c.end);
+    w->number = 0;
     w->time = l->sum == '-' && c.kind ? SQL_PLAIN : l->sum ? l->sum_of : c.kind;
     return err;
 }
@@ -186,6 +201,8 @@ static int put_word(struct sql_out *w, struct token t, struct token prev, struct
             l->between = sql_is(t, "and") ? l->between - 1 : 0;
         }
         l->in = sql_is(t, "in") ? before : SQL_PLAIN;
+        l->in_number = sql_is(t, "in") && (sql_is(prev, "not") ? w->number_before : w->number);
+        w->number_before = w->number;
         if (sql_is_one_of(t, " like glob ") && (err = put_as_text(w, before, end)) < 0)
             return err;
         w->before = w->time;
@@ -197,6 +214,7 @@ static int put_word(struct sql_out *w, struct token t, struct token prev, struct
                         sql_is_sign(prev, ".") ? w->operand
                                                : sql_out_end(w) - (size_t)sql_is_sign(prev, ":@$"),
                         sql_out_kind(w, t)); /* s.timestamp, :name */
+        w->number = sql_out_is_number(t);
     }
     sql_out_put(w, t);
     return 0;
@@ -232,8 +250,10 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
             err = sql_out_before(w, l->sum_start, l->sum_start, "((");
     }
     sql_out_put(w, t);
-    if (strchr("<>=!", *t.p) && !sql_is_sign(prev, "<>=!"))
+    if (strchr("<>=!", *t.p) && !sql_is_sign(prev, "<>=!")) {
         l->compared = w->time;
+        l->number = w->number;
+    }
     if (*t.p == ',')
         l->one_of = sql_out_argument(w);
     l->spoilt = *t.p == ',' || *t.p == ';' ? 0 : l->spoilt || !(sum || *t.p == '+');
@@ -297,6 +317,7 @@ static int put_other(struct sql_out *w, struct token t, struct token prev, char 
     if (t.kind == QUOTED && (sql_is_sign(sql_after(t), ",)") || sql_is(sql_after(t), "from")))
         sql_out_keep_name(w, t);
     sql_out_operand(w, sql_is_sign(prev, ".") ? w->operand : sql_out_end(w), sql_out_kind(w, t));
+    w->number = t.kind == QUOTED && sql_out_is_number(t);
     if (t.kind == NUMBER && l->sum_of == SQL_DATE && l->sum && sql_is_sign(prev, "+-") &&
         !memchr(t.p, '.', t.n))
         fprintf(w->f, "(%.*s * 86400)", (int)t.n, t.p); /* a date and a number of days */

@@ -51,7 +51,21 @@ enum sql_kind sql_out_kind(const struct sql_out *w, struct token t) {
     for (size_t i = 0; i < t.n; i++)
         name[i] = (char)tolower((unsigned char)t.p[i]);
     name[t.n - (size_t)quoted] = 0;
-    return when_is_column(name + quoted) ? SQL_TIME : SQL_PLAIN;
+    return when_is_column(name + quoted) || strcmp(name + quoted, "since") == 0 ||
+                   strcmp(name + quoted, "seen") == 0
+               ? SQL_TIME
+               : SQL_PLAIN;
+}
+
+int sql_out_is_number(struct token t) {
+    static const char columns[] =
+        " rank src_rank dst_rank last_rank shortest_rank local_rank world_size step seq pid ppid tid depth lineno trace_id"
+        " sample_id trigger_id parent_id size arrived complete level waiting cause came_last was_shortest collectives calls"
+        " processes ranks hosts traces lost gil stacks nth bytes device attempt samples outside recomputed failed call_tid ";
+
+    if (t.kind == QUOTED && t.n > 2)
+        t = (struct token){WORD, t.p + 1, t.n - 2};
+    return sql_is_one_of(t, columns);
 }
 
 /* The operand that is written is called `t`. */
@@ -91,6 +105,7 @@ void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind) {
     struct sql_level *l = &w->level[w->depth];
 
     w->operand = start;
+    w->number = 0;
     if (l->sum && !(l->sum == '-' && kind)) /* a time less a time is none */
         w->time = l->sum_of;
     else
@@ -107,6 +122,7 @@ enum sql_kind sql_out_argument(const struct sql_out *w) {
 void sql_out_no_operand(struct sql_out *w) {
     w->level[w->depth].sum = 0;
     w->time = SQL_PLAIN;
+    w->number = 0;
 }
 
 /* Functions that give one of their arguments. */
@@ -114,12 +130,14 @@ const char sql_out_picks[] = " min max coalesce ifnull nvl greatest least nullif
 
 void sql_out_open(struct sql_out *w, struct token name, size_t start) {
     enum sql_kind in = w->level[w->depth].in;
+    int numbers = w->level[w->depth].in_number;
 
     fputc('(', w->f);
     w->level[w->depth].in = SQL_PLAIN;
+    w->level[w->depth].in_number = 0;
     w->depth++;
-    w->level[w->depth] =
-        (struct sql_level){.name = name, .start = start, .inside = sql_out_end(w), .in = in};
+    w->level[w->depth] = (struct sql_level){
+        .name = name, .start = start, .inside = sql_out_end(w), .in = in, .in_number = numbers};
     w->time = SQL_PLAIN;
 }
 

@@ -29,8 +29,10 @@ struct sql_level {
     int between;              /* BETWEEN: 2, then 1 behind its AND, then 0 */
     enum sql_kind between_of; /* what stands before it */
     enum sql_kind in;         /* within IN (...): what stands before it */
-    enum sql_kind one_of;     /* of coalesce(...): of the arguments so far */
-    int spoilt;               /* by an operator that makes no time of one */
+    int number,
+        in_number; /* what stands before the comparison, or before IN, is a column of numbers */
+    enum sql_kind one_of; /* of coalesce(...): of the arguments so far */
+    int spoilt;           /* by an operator that makes no time of one */
 };
 
 #define SQL_OUT_NAMES 32
@@ -52,9 +54,11 @@ struct sql_out {
     int depth;
     size_t operand;          /* where the last one starts in the text */
     enum sql_kind time;      /* what it is */
+    int number;              /* a column of numbers (sql_out_is_number) */
     struct sql_names *names; /* those that were found */
     const char *days_end;    /* behind a date that another one is subtracted by: where it ends */
     enum sql_kind before;    /* of NOT: what stands before it, */
+    int number_before;       /* and whether that is a column of numbers, */
     size_t not_at;           /* and where it is */
 };
 
@@ -67,6 +71,8 @@ int sql_out_before(struct sql_out *w, size_t from, size_t to, const char *words)
 void sql_out_put(struct sql_out *w, struct token t);
 /* A column that the views have times in, or what this text calls one. */
 enum sql_kind sql_out_kind(const struct sql_out *w, struct token t);
+/* A column of the views that is a number, though some of them do not declare it as one: SQLite finds none that is '3' in it. */
+int sql_out_is_number(struct token t);
 /* The operand that is written is called `t`. */
 void sql_out_keep_name(struct sql_out *w, struct token t);
 /* The last name of a chain (s.timestamp) that begins at `t`. */

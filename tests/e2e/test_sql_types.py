@@ -75,3 +75,14 @@ def test_what_sqlite_has_not(build, run, tmp_path):
         assert says in ask(build, run, db, wrong, code=3)[1], wrong
     for words, plain in STARS:
         assert ask(build, run, db, words)[0] == ask(build, run, db, plain)[0], words
+
+
+def test_numbers_and_times_of_views(build, run, simulated_job):
+    """A number is what it is in quotes, too, as other engines and forms on web pages write it: not all views declare the types of their columns."""
+    db = simulated_job("--hang", "3:6") / "out.db"
+    for where, plain in (("comm_metrics WHERE rank = '1'", "comm_metrics WHERE rank = 1"), ("comm_metrics c WHERE c.rank IN ('1', '2') AND seq > '5'", "comm_metrics WHERE rank IN (1, 2) AND seq > 5"),
+                         ('steps WHERE "step" NOT IN (\'3\', \'4\')', "steps WHERE step NOT IN (3, 4)"), ("stragglers WHERE rank <> '-1'", "stragglers"), ("hangs WHERE rank = '3'", "hangs WHERE rank = 3"),
+                         ("comm_metrics WHERE rank::text = '1' AND \"group\" <> '0'", "comm_metrics WHERE rank = 1"), ("hangs WHERE since > '2025-10-09'", "hangs"), ("whereabouts WHERE seen < '2025-10-10'", "whereabouts"),
+                         ("hangs WHERE waiters = '5'", "hangs WHERE waiters = '5'")):
+        counts = [ask(build, run, db, "SELECT count(*) AS n FROM " + part)[0][0]["n"] for part in (where, plain)]
+        assert counts[0] == counts[1] and (counts[0] > 0 or where == plain), (where, counts)
