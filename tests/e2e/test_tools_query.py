@@ -310,9 +310,9 @@ def test_a_signal_whenever_it_comes(build, db, tmp_path, when):
         if when.startswith("wait"):
             wait_for_its_wait(terminal.pid)
         if when == "wait:1":
-            terminal.read_until(rb"KeyboardInterrupt")
+            terminal.read_until(rb"\^C")
         terminal.type(b"SELECT 'never',\n")
-        terminal.read_until(rb"KeyboardInterrupt" if when == "wait:2" else rb"(KeyboardInterrupt|\.\.\.> )")
+        terminal.read_until(rb"\^C" if when == "wait:2" else rb"(\^C|\.\.\.> )")
         # Alone or after what was begun it is an error, unless the signal comes once the line is taken: then the statement does not begin.
         terminal.type(b";\n")  # the signal also drops what is typed ahead
         terminal.read_until(rb";\r\n([^\n]*(syntax error|interrupted)\r\n)?probing> ")
