@@ -104,6 +104,17 @@ def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script,
         assert answer.startswith("all_reduce number %d of group" % sql(db, "SELECT min(seq) FROM comm WHERE flags & 8")[0][0]), answer
 
 
+@pytest.mark.parametrize("order, hangs", [("init_process_group train", 0), ("train init_process_group", 1)])
+def test_an_attempt_that_was_given_up_hangs_no_more(build, run, tmp_path, order, hangs):
+    """Who waited in init_process_group until the launcher started the ranks again is in the past."""
+    script = tmp_path / "distributed_c10d.py"
+    script.write_text("import sys, time\ndef init_process_group():\n    time.sleep(3)\ndef train():\n    time.sleep(3)\nglobals()[sys.argv[1]]()\n")
+    attempts = "; ".join("RANK=0 WORLD_SIZE=1 %s %s %s" % (sys.executable, script, what) for what in order.split())
+    run([build.tool("probing-record"), "-q", "-o", str(tmp_path / "d") + "/", "--", "sh", "-c", attempts])
+    answer, _ = ask(build, run, "hang", tmp_path / "d", code=None)
+    assert ("waits in init_process_group" in answer) == bool(hangs), answer
+
+
 def test_died_and_last(build, run, simulated_job):
     db = simulated_job("--kill", "6:6") / "out.db"
     answer, tables = ask(build, run, "died", db)

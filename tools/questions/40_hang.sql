@@ -1,5 +1,5 @@
 --@ hang: Why does it hang?
---? SELECT EXISTS (SELECT 1 FROM hangs) OR (SELECT count(*) FROM (SELECT t.id FROM trace_file t CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 100) CROSS JOIN stack_text e ON e.stack = s.stack WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND s.ts > t.end_ts - 5000000000 AND (e.text LIKE 'init_process_group (distributed_c10d.py:%' OR e.text LIKE 'new_group (distributed_c10d.py:%') AND NOT EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN t.first_id AND t.last_id AND c.ts > s.ts) GROUP BY t.id HAVING max(s.ts) - min(s.ts) > 1000000000)) > 0
+--? SELECT EXISTS (SELECT 1 FROM hangs) OR (SELECT count(*) FROM (SELECT t.id FROM trace_file t CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 100) CROSS JOIN stack_text e ON e.stack = s.stack WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS t.run) AND s.ts > t.end_ts - 5000000000 AND (e.text LIKE 'init_process_group (distributed_c10d.py:%' OR e.text LIKE 'new_group (distributed_c10d.py:%') AND NOT EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN t.first_id AND t.last_id AND c.ts > s.ts) GROUP BY t.id HAVING max(s.ts) - min(s.ts) > 1000000000)) > 0
 --! nothing hangs in torch.distributed: no collective that was recorded is left incomplete (`probing stacks` shows what each thread does)
 CREATE TEMP TABLE hung AS -- what view hangs says; whose recording has no end and stops is looked at, as far as this machine can: it may lag behind, or be stopped and have no more to say
 SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
@@ -26,10 +26,10 @@ SELECT strftime('%H:%M:%f', coalesce((SELECT min(g.timestamp) FROM triggers g WH
   iif(t.end_reason = '_exit', 'os._exit()', NULL), 'exit with code ' || nullif(t.exit_code, 0), 'no exception was recorded') AS how
 FROM (SELECT * FROM waits LIMIT 1) w JOIN trace t ON t.id = w.one_trace;
 -- Where no call is incomplete: who still is, or was in its last seconds, where a process group is made, which waits for all of its ranks, and is no collective.
-CREATE TEMP TABLE recent AS -- the last samples of each rank's main thread
+CREATE TEMP TABLE recent AS -- the last samples of each rank's main thread, in the last attempt
 SELECT t.id AS trace, t.rank, t.run, t.end_ts, s.ts, s.stack FROM trace_file t CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
   AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 100)
-WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND NOT EXISTS (SELECT 1 FROM waits);
+WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS t.run) AND NOT EXISTS (SELECT 1 FROM waits);
 CREATE TEMP TABLE making AS SELECT r.stack, max(substr(e.text, 1, instr(e.text, ' ') - 1)) AS call FROM (SELECT DISTINCT stack FROM recent) r CROSS JOIN stack_text e ON e.stack = r.stack
 WHERE e.text LIKE 'init_process_group (distributed_c10d.py:%' OR e.text LIKE 'new_group (distributed_c10d.py:%' GROUP BY r.stack;
 CREATE TEMP TABLE joining AS SELECT r.trace, r.rank, r.run, m.call, min(r.ts) AS since, max(r.ts) AS until FROM recent r JOIN making m ON m.stack = r.stack
