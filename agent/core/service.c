@@ -163,11 +163,11 @@ static void take_ranks(struct service *s) {
     meta_process(s->w, &ranks, &s->python, s->a->how);
 }
 
-/* Five times a second in the first second, later every five seconds. */
+/* Often at first: a DataLoader's worker that is spawned imports torch before its loop begins, and may not live for long. */
 static void take_ranks_in_time(struct service *s, uint64_t now) {
     if (now < s->next_ranks)
         return;
-    s->next_ranks = now + (now - s->started < SECOND ? SECOND / 5 : 5 * SECOND);
+    s->next_ranks = now + (now - s->started < 30 * SECOND ? SECOND / 5 : 5 * SECOND);
     take_ranks(s);
 }
 

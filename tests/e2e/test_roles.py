@@ -41,6 +41,39 @@ for wrong in (dict(tp=-1), dict(tp="x"), dict(tp=(1, "x")), dict(tp=None), dict(
 time.sleep(0.3)
 """
 
+SPAWNED = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader
+def late():
+    time.sleep(2)  # as a large program's imports take, before the loop begins
+    return Slow()
+class Slow(torch.utils.data.Dataset):
+    def __reduce__(self): return late, ()
+    def __len__(self): return 8
+    def __getitem__(self, i):
+        time.sleep(0.1)
+        return i
+if __name__ == "__main__":
+    for how in sys.argv[1:]:
+        print([int(v) for v in DataLoader(Slow(), None, num_workers=1, multiprocessing_context=how)])
+"""
+
+
+def test_loaders_that_are_spawned(build, record, convert, sql, monkeypatch):
+    """Their loop begins seconds after the process, and may be over soon: with the rank that they inherit they were taken for one more of the ranks."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    done = record(SPAWNED, "spawn", "forkserver", python=python)
+    assert done.stdout == "[0, 1, 2, 3, 4, 5, 6, 7]\n" * 2
+    db = convert(done.trace, str(done.trace) + ".d")
+    loops = sql(db, "SELECT DISTINCT t.role, t.rank FROM trace t JOIN backtrace b ON b.trace_id = t.id WHERE b.func = '_worker_loop'")
+    assert loops == [("dataloader", 0)]
+    assert sql(db, "SELECT count(*) FROM trace WHERE role = 'dataloader'") == [(2,)]
+
 
 def test_told(build, record, convert, sql):
     done = record(TOLD, build.share / "python")
