@@ -71,10 +71,8 @@ int torch_lib_load(void) {
         {"_ZN2at14RecordFunction6beforeESt7variantIJN3c1017basic_string_viewIcEESt17reference_wrapperIKNS2_14FunctionSchemaEEEEl",
          NULL, &t->before_c10, 1},
     };
-    t->loaded = 1;
     t->handle = h;
-    if (loaded_functions(h, names, sizeof names / sizeof *names))
-        t->loaded = -1;
+    t->loaded = loaded_functions(h, names, sizeof names / sizeof *names) ? -1 : 1;
     return t->loaded > 0 ? 0 : -ENOTSUP;
 }
 

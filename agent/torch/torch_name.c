@@ -5,6 +5,7 @@
 
 #include "agent/base/known.h"
 #include "agent/core/producer.h"
+#include "agent/torch/torch_frame.h"
 #include "writer/map.h"
 
 #define NAME_MAX_LEN 512
@@ -16,7 +17,7 @@
 
 struct name {
     char *text, *type;
-    uint64_t key;
+    uint64_t key, trained;
 };
 
 struct root {
@@ -56,7 +57,7 @@ static uint32_t intern(const char *text, const char *type) {
     uint32_t at = map_find(&name_index, key);
     if (at)
         return at - 1;
-    struct name n = {strdup(text), strdup(type), key};
+    struct name n = {strdup(text), strdup(type), key, 0};
     if (nnames == NAMES_MAX || array_grow(&names, nnames, sizeof *names) || !n.text || !n.type ||
         map_put(&name_index, key, nnames + 1)) {
         free(n.text);
@@ -104,17 +105,13 @@ static void type_name(void *self, char *buf, size_t n) {
 
 /* Whether `key` is left out of names, because it holds the module that `holder` wraps. */
 static int is_wrapped(void *holder, const char *key) {
-    static const char *const always[] = {"_orig_mod", "_fsdp_wrapped_module",
-                                         "_checkpoint_wrapped_module", NULL};
     if (!strcmp(key, "module")) {
         const char *s = short_name(capi_type(holder));
         return !strcmp(s, "DistributedDataParallel") || !strcmp(s, "DataParallel") ||
                !strcmp(s, "FullyShardedDataParallel") || !strcmp(s, "AveragedModel");
     }
-    for (const char *const *a = always; *a; a++)
-        if (!strcmp(key, *a))
-            return 1;
-    return 0;
+    return !strcmp(key, "_orig_mod") || !strcmp(key, "_fsdp_wrapped_module") ||
+           !strcmp(key, "_checkpoint_wrapped_module");
 }
 
 /* The module that this one wraps, borrowed; NULL: it is no wrapper. */
@@ -127,6 +124,10 @@ static void *wrapped(void *self) {
             return value;
     }
     return NULL;
+}
+
+uint64_t *node_trained(const struct node *n) {
+    return &names[n->model].trained;
 }
 
 int node_evaluates(const struct node *n) {
@@ -218,19 +219,13 @@ static uint32_t root_name(void *self) {
     snprintf(text, sizeof text, number > 1 ? "%s#%u" : "%s", made.type, number);
     made.number = number;
     made.name = intern(text, made.type);
-    if (!place && nroots < ROOTS)
-        place = &roots[nroots++];
-    else if (!place)
-        return made.name;
-    else
-        py.Py_DecRef(place->weak);
-    made.weak = py.PyWeakref_NewRef(self, NULL);
-    if (!made.weak) {
-        py.PyErr_Clear();
-        *place = roots[--nroots];
-        return made.name;
+    made.weak = place || nroots < ROOTS ? py.PyWeakref_NewRef(self, NULL) : NULL;
+    if (made.weak) {
+        place = place ? place : &roots[nroots++];
+        capi_unref(place->weak);
+        *place = made;
     }
-    *place = made;
+    py.PyErr_Clear();
     return made.name;
 }
 
@@ -258,11 +253,12 @@ static int is_stray(const struct node *up, const char *type) {
     return 0;
 }
 
-static int under_roots(void *self, char *text, size_t n) {
+/* Of which root it is a part: its index + 1. 0: of none. */
+static uint32_t under_roots(void *self, char *text, size_t n) {
     for (uint32_t i = 0; i < nroots; i++) {
         void *from = capi_weak(roots[i].weak);
         if (from != py.None && from != self && under(roots[i].name, from, self, WALK_MAX, text, n))
-            return 1;
+            return i + 1;
     }
     return 0;
 }
@@ -273,13 +269,13 @@ static int name_node(struct torch_thread *l, struct node *up, struct node *n) {
     void *inner = wrapped(n->self), *self = n->self;
     type_name(inner && is_transparent(self) ? inner : self, type, sizeof type);
     int stray = is_stray(up, type), wraps = inner && !is_transparent(self);
-    int found =
+    uint32_t found =
         up ? under(up->base, up->self, self, stray ? NEAR : WALK_MAX, text, sizeof text) ||
                  (!stray &&
                   ((l->root && l->root != up &&
                     under(l->root->base, l->root->self, self, WALK_MAX, text, sizeof text)) ||
                    under_roots(self, text, sizeof text)))
-           : !stray && !root_of(self) && under_roots(self, text, sizeof text);
+           : (stray || root_of(self) ? 0 : under_roots(self, text, sizeof text));
     if (up && !found)
         snprintf(text, sizeof text, "%s.(%s)", names[up->base].text, type);
     if (up || found) {
@@ -296,6 +292,10 @@ static int name_node(struct torch_thread *l, struct node *up, struct node *n) {
         snprintf(text, sizeof text, "%s%s%s", at, *at ? "." : "", type);
         n->name = intern(text, type);
     }
+    n->whole = up ? NULL : frame_whole();
+    n->part = !up && found && !n->whole;
+    n->model = !up && found ? roots[found - 1].name : n->base;
+    n->whole = n->part ? capi_weak(roots[found - 1].weak) : n->whole;
     return n->name == UINT32_MAX ? -1 : 0;
 }
 

@@ -25,13 +25,13 @@ struct node {
     uint32_t id;         /* of its name in the trace */
     uint32_t edition;    /* of the dictionaries that have the name (struct torch_thread) */
     uint32_t name;       /* index of the name */
-    uint32_t base;       /* index of the name that the names of modules within it begin with */
-    uint32_t row, after; /* torch_step.c: row of calls without gradients; serial before it there */
+    uint32_t base;       /* index of the name that those within it begin with */
+    uint32_t model;      /* outermost: index of the model's name that it is, or is a part of */
+    uint32_t row, after; /* torch_step.c: of calls without gradients; the serial before it there */
     uint8_t quiet;       /* layer_rate leaves it out */
     uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
-    uint8_t trained;     /* was called with gradients, as the outermost module */
-    uint8_t asked;       /* `whole` has been looked up */
-    const void *whole;   /* the module whose unseen call this module's call is a part of, or NULL */
+    uint8_t part;        /* outermost, but a root's by name: model.encode(x) calls it */
+    const void *whole;   /* that root, or the module whose unseen call it is a part of; NULL */
 };
 
 extern struct node **node_table; /* open addressing; NULL before the first */
@@ -58,6 +58,8 @@ static inline struct node *node_find(const struct node *up, const void *self) {
 struct node *node_make(struct torch_thread *l, struct node *up, void *self);
 /* Writes the name into the trace's dictionaries of this edition. Returns 1, or 0: no space just now. */
 int node_write(struct node *n, uint32_t edition);
+/* Its model's: for torch_step.c, 0 at first. */
+uint64_t *node_trained(const struct node *n);
 /* Whether its module, which is alive, is in evaluation mode: m.eval(). */
 int node_evaluates(const struct node *n);
 /* Sets layer_rate, in millionths: the share of names that are recorded. It does not change nodes made before. */

@@ -91,9 +91,6 @@ int torch_record_find(struct torch_record *at, char *why, size_t n) {
                                 .probability = 1,
                                 .scopes = {[TORCH_SCOPE_UNUSED] = 1},
                                 .ids = 1};
-    unsigned places = 0;
-    uint64_t handle;
-    int err;
     memset(at, 0, sizeof *at);
     why[0] = 0;
     if (!torch_lib.construct || !torch_lib.destroy ||
@@ -101,13 +98,10 @@ int torch_record_find(struct torch_record *at, char *why, size_t n) {
         snprintf(why, n, "this PyTorch lacks what finds a node's number");
         return -ENOTSUP;
     }
-    handle = torch_lib_add(cb);
-    err = take(&pictures[0]);
-    if (!err)
-        err = take(&pictures[1]);
+    uint64_t handle = torch_lib_add(cb);
+    int err = take(&pictures[0]) || take(&pictures[1]);
     torch_lib_remove(handle);
-    if (!err)
-        places = find_sequence(&at->sequence);
+    unsigned places = err ? 0 : find_sequence(&at->sequence);
     if (places != 1) {
         at->sequence = 0;
         snprintf(why, n, "a node's number was found %u times where it should be found once",

@@ -17,6 +17,7 @@
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
 #define TEACHERS  8  /* calls without gradients before a step's passes that may be its own */
 #define IDLE      16 /* models called in turn without gradients that have a row each */
+#define RECENT    4  /* steps for which a model is trained after its last call with gradients */
 
 static struct {
     struct torch_thread *leader; /* (a) the thread that counts */
@@ -148,16 +149,20 @@ static int comes_again(const struct node *n) {
     return n->serial == s.idle || (s.idle && n->row == s.row && n->after == s.idle);
 }
 
-/* The model whose call begins: n, or, if n is a part of an unseen call m.__call__(x), m's node where it has one. NULL: such a call goes on. GIL held. */
+/* Whether its model is one that the training is about now; of a part of it: and is evaluated. GIL held. */
+static int is_trained(const struct node *n) {
+    uint64_t at = *node_trained(n); /* number of the step + 1 */
+    return at && (int64_t)(s.number - at) < RECENT && (!n->part || node_evaluates(n));
+}
+
+/* Whose call begins: of a part of one that is not seen, m.__call__(x), m's node where it has one. NULL: such a call goes on. GIL held. */
 static struct node *model_of(struct node *n) {
     const void *before = s.whole;
-    if (!n->asked)
-        n->whole = frame_whole(), n->asked = 1;
-    s.whole = n->whole;
+    s.whole = n->part && !is_trained(n) ? NULL : n->whole;
     if (s.whole && s.whole == before && s.part != n->serial)
         return NULL;
-    s.part = n->serial; /* the next such call begins with it again */
-    struct node *m = n->whole ? node_find(NULL, n->whole) : NULL;
+    s.part = n->serial; /* which comes again with the next call */
+    struct node *m = s.whole ? node_find(NULL, s.whole) : NULL;
     return m ? m : n;
 }
 
@@ -230,11 +235,13 @@ static void put_idles(struct torch_thread *l, unsigned but) {
 
 /* A call of m without gradients begins; n is the module whose call is seen. */
 static void idles(struct torch_thread *l, struct node *m, const struct node *n) {
-    int trained = m->trained || n->trained, again = comes_again(m);
+    int trained = is_trained(m) || is_trained(n), again = comes_again(m);
     int evaluates = trained && node_evaluates(n);
     if (evaluates)
         zeroes(l);
-    s.evaluating = s.evaluated = s.fresh && (evaluates || (again && (trained || !s.usual)));
+    int behind = s.evaluated && s.idle && !trained; /* a reference's, after the model's */
+    s.evaluating = s.evaluated =
+        s.fresh && (evaluates || (again && trained) || ((again || behind) && !s.usual));
     if (s.fresh) {
         s.again |= again;
         s.now += !evaluates;
@@ -262,8 +269,8 @@ int step_root(struct torch_thread *l, struct node *n) {
     if (gradients && !n->bare)
         steps_underway(1);
     if (l->marks[TORCH_MARK_OPTIMIZER].open) { /* a closure's */
-        s.grouped = 0; /* this optimizer does not belong to the step of the one before */
-        n->trained |= gradients != 0;
+        s.grouped = 0; /* this optimizer does not belong to the one before */
+        *node_trained(n) = gradients ? s.number + 1 : *node_trained(n);
         if (!s.optimizer && !s.manual && s.called && !s.backward) /* the first; evaluation before */
             root_ended(l);
         return s.deep;
@@ -280,7 +287,7 @@ int step_root(struct torch_thread *l, struct node *n) {
         root_counts(l, m, gradients);
     if (gradients) {
         freshens(l);
-        n->trained = 1, s.idle = s.evaluating = 0, s.row++;
+        *node_trained(n) = s.number + 1, s.idle = s.evaluating = 0, s.row++;
         s.whole = known ? NULL : s.whole;
     } else if (!m) {
         s.evaluating = s.evaluated && s.fresh ? 2 : 0;

@@ -16,7 +16,7 @@ def steps(build, tmp_path, sql):
     return run
 
 
-QUICK = ["evaluation_of_two_by_bound_methods", "a_teacher_that_is_evaluated", "no_module", "in_hooks", "in_hooks_and_after", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "rollouts_of_two", "generation", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
+QUICK = ["evaluation_of_what_a_wrapper_holds", "a_part_of_the_model_is_evaluated", "a_teacher_that_was_trained", "a_reference_behind_the_policy", "evaluation_of_two_by_bound_methods", "a_teacher_that_is_evaluated", "no_module", "in_hooks", "in_hooks_and_after", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "rollouts_of_two", "generation", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])

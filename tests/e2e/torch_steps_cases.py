@@ -368,6 +368,47 @@ for i in range(10):
     opt.zero_grad(); c(x).sum().backward(); opt.step()
     if i % 5 == 4: evaluate(1, c)
 """, [("optimizer", 5, 5, 5, 5), ("evaluation", 1, 1, 0, 0)] * 2),
+    "evaluation_of_what_a_wrapper_holds": ("""
+w = nn.DataParallel(m)
+for i in range(10):
+    opt.zero_grad(); w(x).sum().backward(); opt.step()
+    if i % 5 == 4: evaluate(1)
+""", [("optimizer", 5, 5, 5, 5), ("evaluation", 1, 1, 0, 0)] * 2),
+    "a_part_of_the_model_is_evaluated": ("""
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(8, 4), nn.Linear(4, 4), nn.Linear(4, 8)
+    def decode(self, z): return self.c(self.b(z))
+    def forward(self, x): return self.decode(self.a(x))
+m = Coder(); opt = torch.optim.SGD(m.parameters(), 0.01)
+train(m, opt, 5)
+for i in range(10):
+    with torch.no_grad(): target = m.c(m.b(torch.ones(4, 4)))  # in a step, while it trains
+    opt.zero_grad(); (m(x) - target).sum().backward(); opt.step()
+    if i % 5 == 4:
+        m.eval()
+        with torch.no_grad(): m.decode(torch.ones(4, 4)), m.decode(torch.ones(4, 4))  # as who draws from a VAE does
+        m.train()
+""", [("optimizer", 10, 20, 10, 10), ("evaluation", 2, 4, 0, 0), ("optimizer", 5, 15, 5, 5), ("evaluation", 2, 4, 0, 0)]),
+    "a_teacher_that_was_trained": ("""
+train(); m.eval()
+student = net(); opt = torch.optim.SGD(student.parameters(), 0.01)
+for i in range(N):
+    with torch.no_grad(): t = m(x)
+    opt.zero_grad(); (student(x) - t).pow(2).sum().backward(); opt.step()
+""", [("optimizer", 20, 20, 20, 20)] + [("evaluation", 1, 1, 0, 0), ("optimizer", 1, 1, 1, 1)] * 3 + [("evaluation", 1, 1, 0, 0), ("optimizer", 17, 33, 17, 17)]),
+    "a_reference_behind_the_policy": ("""
+reference = net().eval()  # as in DPO, in a step and in the evaluation
+for i in range(10):
+    opt.zero_grad(); y = m(x)
+    with torch.no_grad(): r = reference(x)
+    (y - r).pow(2).sum().backward(); opt.step()
+    if i % 5 == 4:
+        m.eval()
+        with torch.no_grad(): m(x), reference(x)
+        m.train()
+""", [("optimizer", 5, 10, 5, 5), ("evaluation", 2, 2, 0, 0)] * 2),
     "without_optimizer_a_bound_method": ("""
 class Deep(Model):
     def __init__(self):
