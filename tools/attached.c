@@ -16,7 +16,7 @@
 
 /* ---- addresses ---- */
 
-/* HOST:PORT of `text` in buf, without http:// and what follows the port; *tail: what follows. 0 or -EINVAL. */
+/* Writes the HOST:PORT of `text` to buf, without http://; sets *tail to what follows the port. Returns 0 or -EINVAL. */
 static int canonical(const char *text, int port, char *buf, size_t n, const char **tail) {
     const char *scheme = "", *p = text;
     char *end;
@@ -29,7 +29,7 @@ static int canonical(const char *text, int port, char *buf, size_t n, const char
     if (host == 0 || host > 300 || (*p == '[' && p[host - 1] != ']'))
         return -EINVAL;
     for (i = 0; i < host;
-         i++) { /* no user:password@, nothing that an address line would read otherwise */
+         i++) { /* refuse user:password@, and what a line of the file could not hold */
         if (!strchr("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.[]:%",
                     p[i]) ||
             (p[i] == '-' && i == 0))
@@ -56,7 +56,7 @@ const struct attached_node *attached_find(const struct attached *a, const char *
     return NULL;
 }
 
-/* A copy, or NULL where there was nothing. */
+/* Frees *to and sets it to a copy of the first n bytes of `text`, or to NULL where `text` is NULL. */
 static int replace(char **to, const char *text, size_t n) {
     free(*to);
     *to = text ? strndup(text, n) : NULL;
@@ -129,7 +129,7 @@ void attached_free(struct attached *a) {
 
 /* ---- the file ---- */
 
-/* Its name; the folders above it are made where `make`. 0 or -errno. */
+/* Writes the name of the file of attached hosts to buf. With `make`, creates the folders above it. Returns 0 or -errno. */
 static int file_name(char *buf, size_t n, int make) {
     const char *own = getenv("PROBING_CLUSTER"), *config = getenv("XDG_CONFIG_HOME"),
                *home = getenv("HOME");
@@ -201,7 +201,7 @@ int attached_write(const struct attached *a) {
 
     if (rc == 0) {
         snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-        if ((fd = mkostemp(temporary, O_CLOEXEC)) < 0) /* 0600 */
+        if ((fd = mkostemp(temporary, O_CLOEXEC)) < 0) /* creates it with mode 0600 */
             rc = -errno;
         else if (!(f = fdopen(fd, "w")))
             rc = -errno;
@@ -234,14 +234,14 @@ int attached_write(const struct attached *a) {
 
 /* ---- tokens ---- */
 
-/* What may stand in a header. */
+/* Returns whether `text` has only characters that a token in an HTTP header may have. */
 static int is_token(const char *text) {
     return *text && strlen(text) < 200 &&
            !text[strspn(text,
                         "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.~+/=")];
 }
 
-/* Whether `name` of a file's line means this address. */
+/* Returns whether `name`, from a line of a token file, means this address: it may leave out https:// and the port. */
 static int means(const char *name, const char *address) {
     const char *p = strncmp(address, "https://", 8) == 0 ? address + 8 : address,
                *colon = strrchr(p, ':');

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGE (256u << 10) /* raw: so long a block is ended */
+#define LARGE (256u << 10) /* bytes, uncompressed: a block that is this long is ended */
 
 struct block_out *block_out_new(int level, uint32_t seq, uint32_t epoch) {
     struct block_out *b = calloc(1, sizeof *b);
@@ -46,7 +46,7 @@ static int grow(struct block_out *b, size_t n) {
     return 0;
 }
 
-/* The frame of n raw bytes, its hint before it. */
+/* Appends a hint and, after it, a zstd frame of the n raw bytes. */
 static int put_frame(struct block_out *b, const uint8_t *raw, size_t n, struct trace_hint *hint) {
     size_t bound = ZSTD_compressBound(n);
     int rc = grow(b, TRACE_HINT_SIZE + bound);

@@ -18,14 +18,14 @@
 #include "../traces/run.h"
 
 #define TAIL    4096
-#define NUMBERS 1024        /* places for texts */
-#define STALE   (24 * 3600) /* seconds after which a database that nobody finished is left over */
+#define NUMBERS 1024        /* slots in the table of numbers */
+#define STALE   (24 * 3600) /* seconds after which an unfinished database counts as abandoned */
 
 static uint64_t mix(uint64_t h, const void *p, size_t n) {
     return hash_spread(hash_bytes(h, p, n));
 }
 
-/* Its own, and nobody else's to write. */
+/* Returns whether the directory belongs to this user and nobody else may write to it. */
 static int is_private(const char *dir) {
     struct stat st;
 
@@ -33,7 +33,7 @@ static int is_private(const char *dir) {
            !(st.st_mode & 022);
 }
 
-/* Makes the folder and what is missing above it. */
+/* Creates the folder and the missing ones above it. */
 static int make_dir(char *dir) {
     for (char *p = dir + 1; (p = strchr(p, '/')); p++) {
         *p = '\0';
@@ -63,11 +63,11 @@ static int find_dir(char *dir, size_t size) {
     return make_dir(dir);
 }
 
-/* What one trace is now. 0 or -errno. */
+/* Mixes one trace's names into *which and its present state (size, time, last bytes) into *state. Returns 0 or -errno. */
 static int add_input(const char *path, uint64_t *which, uint64_t *state, uint64_t *bytes) {
     char real[PATH_MAX], tail[TAIL];
     struct stat st;
-    int fd; /* a FIFO is opened once, by who reads it: its writer would go */
+    int fd; /* never a FIFO's: opening and closing it here would end its writer */
 
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return -EINVAL;
@@ -85,14 +85,14 @@ static int add_input(const char *path, uint64_t *which, uint64_t *state, uint64_
     const uint64_t facts[] = {st.st_dev, st.st_ino, (uint64_t)st.st_size,
                               (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec};
     *which = mix(*which, real, strlen(real) + 1);
-    *which = mix(*which, path, strlen(path) + 1); /* as given: it is told in the answers */
+    *which = mix(*which, path, strlen(path) + 1); /* the path as given, too: answers show it */
     *state = mix(*state, facts, sizeof facts);
     *state = mix(*state, tail, (size_t)n);
     *bytes += (uint64_t)st.st_size;
     return 0;
 }
 
-/* How much the folder may hold. */
+/* Returns the number of bytes that the folder may hold. */
 static uint64_t limit(const char *dir) {
     struct statvfs v;
     uint64_t most = CACHE_MAX;
@@ -102,7 +102,7 @@ static uint64_t limit(const char *dir) {
     return most;
 }
 
-/* And by which program: another one may write other tables. */
+/* Mixes the identity of this program's file into the hash: another build may write other tables. */
 static uint64_t mix_program(uint64_t h, const struct stat *self) {
     const uint64_t facts[] = {self->st_dev, self->st_ino, (uint64_t)self->st_size,
                               (uint64_t)self->st_mtim.tv_sec, (uint64_t)self->st_mtim.tv_nsec};
@@ -137,7 +137,7 @@ int cache_find(const struct inputs *in, int whole, const void *how, size_t size,
     return make_name(name, which, mix_program(state, &self));
 }
 
-/* A place of the table: a torn one, or one of another text, has not this check. */
+/* A slot of the table of numbers. A slot that is half written, or holds another text's number, fails its check. */
 struct number {
     uint64_t text, value, check;
 };
@@ -154,7 +154,7 @@ uint64_t cache_number(const char *text, uint64_t (*find)(const char *text)) {
     }
     if (fd < 0)
         return find(text);
-    /* SQLite, which plans the text, may be another without this program being one */
+    /* the number depends on SQLite's plan of the text, and SQLite may change while this program stays the same */
     want.text = hash_text(mix_program(want.text, &self), sqlite3_sourceid());
     want.text = mix(want.text, text, strlen(text));
     uint64_t again = mix(HASH_START, text, strlen(text));
@@ -167,7 +167,7 @@ uint64_t cache_number(const char *text, uint64_t (*find)(const char *text)) {
     } else {
         want.value = find(text);
         want.check = mix(again, &want.value, sizeof want.value);
-        ssize_t n = pwrite(fd, &want, sizeof want, at); /* no space: it is found again next time */
+        ssize_t n = pwrite(fd, &want, sizeof want, at); /* disk full: computed again next time */
         (void)n;
     }
     close(fd);
@@ -190,7 +190,7 @@ int cache_live(char *const *paths, int n, uint64_t need, struct cache_name *name
         if (err)
             break;
         if ((last = strrchr(
-                 of, ' '))) /* the process; each of its segments begins at a time of its own */
+                 of, ' '))) /* keep the process: the time after it differs for each segment */
             *last = 0;
         which = mix(which, real, strlen(real) + 1);
         which = mix(which, paths[i], strlen(paths[i]) + 1);
@@ -249,7 +249,7 @@ static int oldest_first(const void *a, const void *b) {
     return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
 }
 
-/* Whether a name is one of ours: two numbers, .db or .sym (symbols_kept.h), and what a conversion puts behind it meanwhile. */
+/* Returns whether the cache made a file of this name: two hexadecimal numbers, then .db or .sym (symbols_kept.h), then .tmp-... while it is unfinished. */
 static int is_ours(const char *name, int *unfinished) {
     if (strspn(name, "0123456789abcdef") != 16 || name[16] != '-' ||
         strspn(name + 17, "0123456789abcdef") != 16)

@@ -13,8 +13,8 @@
 #include "../converter/reader.h"
 #include "../traces/proc.h"
 
-#define KMSG_MAX 100000 /* lines at a time; new ones may come as fast as they are read */
-#define KILLS    4096   /* that are kept, the newest */
+#define KMSG_MAX 100000 /* lines read in one go: new ones may come as fast as they are read */
+#define KILLS    4096   /* number of kills that are kept, the newest ones */
 
 int cause_signal(int pid) {
     char text[1024], *state, *code;
@@ -32,8 +32,8 @@ int cause_finish(const char *live, int signal, struct writer_finished *done) {
 }
 
 /*
- * What the kernel's log says of processes that it killed. A line is a system call, and there may be thousands: where a job leaves hundreds of killed
- * processes, each of them reads only what is new since the one before.
+ * Processes that the kernel killed, according to its log. Reading a line takes a system call, and there may be thousands of lines. A job may leave
+ * hundreds of killed processes, so the log stays open and each look-up reads only the lines that are new since the one before.
  */
 static struct {
     int fd;
@@ -44,7 +44,7 @@ static struct {
     } kills[KILLS];
 } kernel = {.fd = -1};
 
-/* A line of the kernel's log: "6,1234,5678901,-;... Killed process 4711 (python) ..." */
+/* Keeps a line of the kernel's log if it reports a kill: "6,1234,5678901,-;... Killed process 4711 (python) ..." */
 static void keep_line(const char *line) {
     unsigned long long us;
     const char *at = strstr(line, "Killed process ");
@@ -61,7 +61,7 @@ static int kernel_log_says(int pid, uint64_t start) {
         kernel.fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     for (unsigned i = 0; kernel.fd >= 0 && i < KMSG_MAX; i++) {
         ssize_t n = read(kernel.fd, line, sizeof line - 1);
-        if (n < 0 && (errno == EPIPE || errno == EINTR)) /* older lines are gone */
+        if (n < 0 && (errno == EPIPE || errno == EINTR)) /* EPIPE: older lines are gone */
             continue;
         if (n <= 0)
             break;
@@ -69,14 +69,14 @@ static int kernel_log_says(int pid, uint64_t start) {
         keep_line(line);
     }
     for (unsigned i = 0; i < kernel.n && i < KILLS; i++) {
-        /* Its clock is not CLOCK_MONOTONIC to the second: pids do not come again so soon. */
+        /* The log's clock may differ from CLOCK_MONOTONIC by seconds. A minute is allowed: no pid is reused that soon. */
         if (kernel.kills[i].pid == pid && kernel.kills[i].ns + 60000000000u > start)
             return 1;
     }
     return 0;
 }
 
-/* The last fact of kind "limit" and this key. */
+/* Copies the value of a fact of kind "limit" with this key; of several facts, the last one stays. */
 static void take_fact(const struct trace_value *v, const char *key, char *out, size_t n) {
     const struct trace_value *k = &v[TRACE_fact_key], *value = &v[TRACE_fact_value];
 
@@ -87,7 +87,7 @@ static void take_fact(const struct trace_value *v, const char *key, char *out, s
     }
 }
 
-/* The file that counts, and what it said when the recording began. */
+/* Reads from the trace the name of the cgroup file that counts OOM kills, and its count when the recording began. */
 static int recorded_count(const char *trace, char file[4096], uint64_t *count) {
     struct trace_value v[TRACE_MAX_FIELDS];
     struct reader_data data = {0};
@@ -113,7 +113,7 @@ static int recorded_count(const char *trace, char file[4096], uint64_t *count) {
     return file[0] && number[0];
 }
 
-/* Only below /sys/fs/cgroup: the trace chose the name. */
+/* Reads the present count. Only files below /sys/fs/cgroup are read, as the name comes from the trace, which is not trusted. */
 static int count_now(const char *file, uint64_t *count) {
     static const char root[] = "/sys/fs/cgroup/";
     char text[4096];

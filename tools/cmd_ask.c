@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_ask.c - `probing ask`: questions that are asked of every recording, by name (question.h). */
+/* cmd_ask.c - `probing ask`: answers questions that come with Probing, by their name (question.h). */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static int print_sql(const struct question *q) {
     return TOOL_OK;
 }
 
-/* Two runs of the database: both sides are gathered in one of its own first. */
+/* Compares two runs of the database: the rows of both are first gathered in a separate database, which is then asked. */
 static int ask_diff(struct ask *a, const struct question *q, int quiet) {
     struct diff_side sides[2];
     struct question_run side_by_side = a->q;
@@ -149,7 +149,7 @@ int cmd_ask(int argc, char **argv) {
     a.q.run.params = a.params;
     a.q.run.nparams = sizeof a.params / sizeof *a.params;
     sqlite3_exec(a.q.run.db, "PRAGMA query_only = OFF", NULL, NULL,
-                 NULL); /* temporary tables; the file is read-only */
+                 NULL); /* questions make temporary tables; the file stays read-only */
     if (!q || strcmp(q->name, "diff") != 0)
         db_note_runs(a.q.run.db, "give the traces of one for its own answer, or ask diff");
     db_note_ranks(a.q.run.db);

@@ -42,7 +42,7 @@ static void help(FILE *f) {
         f);
 }
 
-/* 1: colour, 0: none, -1: no such word. */
+/* Returns 1 to print in colour, 0 to print without, -1 where `when` is no known word. */
 static int use_color(const char *when) {
     const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
@@ -63,7 +63,7 @@ static int answer(int pid, struct inspect_stacks *want, int verbose) {
     if (rc < 0)
         code = tool_fail("%s", out ? out : strerror(-rc));
     else if (fputs(out, stdout) < 0)
-        code = TOOL_FAILED; /* main() says it */
+        code = TOOL_FAILED; /* main() reports it */
     if (rc == 0 && verbose && !want->core)
         tool_say(want->stood_ns ? "the process was stopped %.2f ms"
                                 : "the process was not stopped (%.0f ms)",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_config.c - `probing -t PID config`: the settings of a running recording, shown and changed. The agent checks
- * what it is told; what is wrong is refused here already, by the same table (traces/settings.h).
+ * cmd_config.c - `probing -t PID config`: shows and changes the settings of a running recording. The agent checks each
+ * change; this command refuses wrong ones before it sends them, by the same table (traces/settings.h).
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -97,7 +97,7 @@ static int show(int pid, const char *key, int json) {
     return rc;
 }
 
-/* What would be refused: nothing is changed then, of several not even the first. */
+/* Refuses what the agent would refuse. All changes are checked before the first is sent, so that a wrong one leaves all settings as they are. */
 static int check(const char *text) {
     char key[SETTING_ENV], why[SETTING_WHY];
     struct setting_value v;
@@ -138,7 +138,7 @@ int cmd_config(int argc, char **argv) {
         help_on_settings();
     if (rc != TOOL_OK)
         return rc;
-    argc -= optind + 1; /* the word config */
+    argc -= optind + 1; /* skip the word config */
     argv += optind + 1;
     if (!pid)
         return tool_usage("which process? -t PID");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_convert.c - `probing-convert`: traces in, one SQLite database out (converter/convert.h does it).
+ * cmd_convert.c - `probing-convert`: turns traces into one SQLite database (converter/convert.h does the work).
  *
- * Here: the command line, progress and the summary. Processes that still write one of the inputs, or died before
- * they could: live_inputs.h.
+ * This file has the command line, progress and the summary. live_inputs.h handles inputs whose process still writes
+ * them, or died before it had written all.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 struct conversion {
     struct progress progress;
-    double bytes; /* of all traces */
+    double bytes; /* size of all traces */
 };
 
 static const char help[] =
@@ -108,7 +108,7 @@ static void print_summary(const char *out, const struct convert_result *r, doubl
              r->traces == 1 ? "" : "s", open, there, records, samples, lost, size, took);
 }
 
-/* Everything after the command line. */
+/* Does everything that follows the command line. */
 static int run(struct inputs *in, struct convert_options opt, int json, int quiet) {
     struct conversion c = {0};
     struct convert_result res;

@@ -33,7 +33,7 @@ static const char help[] =
     "  probing diff before.db after.db\n"
     "  probing diff --ranks 0,3 traces/\n";
 
-/* "A,B", an argument of the program: cut in place into the two sides. */
+/* Splits "A,B" into its two sides. It is cut in place, which is allowed, as it is one of the program's arguments. */
 static int split(const char *text, const char **a, const char **b) {
     char *comma = strchr(text, ',');
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_eval.c - `probing -t PID eval`: runs Python in a live process. Its agent does it, on a thread of its own; where
- * there is no agent, one that records nothing is brought in and goes away again by itself.
+ * cmd_eval.c - `probing -t PID eval`: runs Python in a live process. The process's agent runs it, on a thread of its own.
+ * A process without an agent gets one that records nothing and later goes away by itself.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static const char help[] =
     "Exit: 0 done; 1 the code raised an exception (--session: or was not run now); 2 usage; 3 nothing could be\n"
     "done.\n";
 
-/* The whole file, malloc()ed; NULL (said) when it cannot be read or is longer than a request can be. */
+/* Returns the whole file, to be freed; or reports an error and returns NULL when it cannot be read or is too long for a request. */
 static char *read_code(const char *path) {
     FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
     char *text = f ? malloc(LIVE_MAIL + 2) : NULL;
@@ -71,7 +71,7 @@ struct eval {
     const char *file, *session, *word;
 };
 
-/* What the request begins with. 0 or -EINVAL. */
+/* Writes the first line of the request. Returns 0, or -EINVAL for a session name that is not allowed. */
 static int request_line(const struct eval *e, char *line, size_t n) {
     char frame[32] = "", session[80] = "";
 
@@ -96,7 +96,7 @@ static int evaluate(const struct eval *e, const char *code) {
     target_catch_interrupt(NULL);
     rc = target_ask(e->pid, MAIL_ASK, request, e->timeout, 1, &out);
     if (e->session && (rc == -EBUSY || rc == -EMSGSIZE || rc == -EINTR || rc == -ECANCELED)) {
-        tool_say("%s", out ? out : strerror(-rc)); /* of this input alone */
+        tool_say("%s", out ? out : strerror(-rc)); /* this input failed, the session goes on */
         rc = TOOL_PARTIAL;
     } else if (rc < 0)
         rc = tool_fail("%s", out ? out : strerror(-rc));
@@ -140,7 +140,7 @@ int cmd_eval(int argc, char **argv) {
 
     if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
         return rc;
-    argc -= optind + 1; /* the word eval */
+    argc -= optind + 1; /* skip the word eval */
     argv += optind + 1;
     if (!e.pid)
         return tool_usage("which process? -t PID");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_flamegraph.c - probing-flamegraph: where the time goes, as a picture (flame_svg.c) or as text. */
+/* cmd_flamegraph.c - probing-flamegraph: shows where the time goes, as a picture (flame_svg.c) or as text. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +125,7 @@ static int write_out(void *ctx, FILE *out) {
         .title = r->title ? r->title : r->fold.command,
         .subtitle = under,
         .tick = r->fold.tick,
-        .least = 0.0005, /* half a pixel: there to be zoomed into, and no needles */
+        .least = 0.0005, /* half a pixel: such frames can still be seen after a zoom */
         .icicle = r->icicle,
     };
 
@@ -167,7 +167,7 @@ static int draw(sqlite3 *db, struct request *r) {
     return rc;
 }
 
-/* Two recordings as one picture. */
+/* Draws the difference of two recordings as one picture. */
 static int draw_two(char **paths, struct request *r) {
     struct flame_diff d = {
         .fold = r->fold, .output = r->output, .title = r->title, .icicle = r->icicle};

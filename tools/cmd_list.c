@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_list.c - probing-list: what is being recorded now, from the live files alone. No process is
- * touched: the files are mapped read-only and hold all that is shown.
+ * cmd_list.c - probing-list: shows what is being recorded now. All that it shows is in the live files, which it maps
+ * read-only, so no process is touched.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,11 +28,11 @@ static const char help[] =
     "Exit code: 0; 1 when nothing is being recorded.\n";
 
 struct entry {
-    int pid; /* as seen from here; 0: it cannot be seen */
+    int pid; /* in this pid namespace; 0: not visible from here */
     int32_t rank;
     int alive;
-    int passive; /* it only answers, and records nothing */
-    int gone;    /* there is no trace to complete any more */
+    int passive; /* the agent records nothing and only answers requests */
+    int gone;    /* the process is dead and its trace was removed: nothing is left to complete */
     int parent;  /* pid of the nearest ancestor in the list, with --tree; 0: none */
     unsigned depth;
     uint32_t state;
@@ -96,7 +96,7 @@ static int by_start(const void *a, const void *b) {
 
 /* ---- the tree ---- */
 
-/* 0: it is not to be seen. */
+/* Returns the parent's pid, or 0 where /proc does not show it. */
 static int parent_of(int pid) {
     char path[64], line[256];
     int parent = 0;
@@ -117,14 +117,14 @@ static int is_listed(const struct list *list, int pid) {
     return 0;
 }
 
-/* Those below `parent`, in their order, each with its own behind it. */
+/* Appends the entries whose parent is `parent` to to[n..], in their order, each followed by its descendants. Returns the new n. */
 static unsigned take_below(struct list *from, struct entry *to, unsigned n, int parent,
                            unsigned depth) {
     for (unsigned i = 0; i < from->n; i++) {
         struct entry *e = &from->e[i];
         if (e->depth ||
             e->parent !=
-                parent) /* taken already: a process started anew may have the pid of a dead one */
+                parent) /* e->depth: taken already, as a live and a dead entry can have the same pid */
             continue;
         e->depth = depth;
         to[n++] = *e;
@@ -147,7 +147,7 @@ static int make_tree(struct list *list) {
     }
     unsigned n = take_below(list, sorted, 0, 0, 1);
     for (unsigned i = 0; i < list->n;
-         i++) /* a parent that is not above all: it changed meanwhile */
+         i++) /* parents changed while they were read: what was not reached goes last */
         if (!list->e[i].depth)
             sorted[n++] = list->e[i];
     free(list->e);
@@ -160,7 +160,7 @@ static const char *state_name(const struct entry *e) {
 
     if (!e->alive)
         return "dead";
-    if (!e->pid) /* in a container that is not to be seen from here */
+    if (!e->pid) /* in a container, not visible from here */
         return "unknown";
     if (e->passive)
         return "answering";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_pack.c - `probing pack`: traces made ready to be shipped (pack.h does it).
+ * cmd_pack.c - `probing pack`: makes traces ready to be shipped (pack.h does the work).
  *
- * Here: the command line, where the packed traces go, progress and the summary. A packed trace is written under a name of its
- * own and appears under its right one when it is whole.
+ * This file has the command line, the choice of output files, progress and the summary. A packed trace is written under a
+ * temporary name and gets its final name when it is complete.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -86,7 +86,7 @@ static int failed(const char *path, int rc) {
                                                      : "");
 }
 
-/* All of it in one file. */
+/* Packs all processes into one file. */
 static int into_file(struct pack *p, const struct options *o) {
     char temporary[PATH_MAX];
     int fd = pack_file_new(o->out, temporary), rc = fd < 0 ? fd : 0;
@@ -98,7 +98,7 @@ static int into_file(struct pack *p, const struct options *o) {
     return rc ? failed(o->out, rc) : 0;
 }
 
-/* A name in the directory that is free. */
+/* Finds a name in the output directory that no file has. */
 static int free_name(const struct options *o, const struct pack_process *proc,
                      char path[PATH_MAX]) {
     const char *slash = o->out[strlen(o->out) - 1] == '/' ? "" : "/";
@@ -136,7 +136,7 @@ static int into_directory(struct pack *p, const struct options *o) {
     return 0;
 }
 
-/* The names of native code alone. */
+/* For --in-place: only adds the names of native code to each trace. */
 static int add_names(struct pack *all, const struct inputs *in, struct job *g, int debuginfod) {
     struct complete c;
     int rc = complete_init(&c, debuginfod, tick, g);
@@ -232,7 +232,7 @@ static int run(struct pack *p, struct inputs *in, struct options *o) {
     return p->damaged || p->failed ? TOOL_PARTIAL : TOOL_OK;
 }
 
-/* What -o says. 0, or the exit code. */
+/* Checks where the output is to go: -o, --replace or --in-place. Returns 0, or the exit code. */
 static int check_output(struct options *o) {
     struct stat st;
     size_t n = o->out ? strlen(o->out) : 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cmd_python_install.c - probing python-install: puts the Python package `probing` and its .pth file into an interpreter's
- * site-packages, so that `import probing` and PROBING=1 work there. --uninstall takes away what it put there, and nothing else.
+ * site-packages, so that `import probing` and PROBING=1 work there. --uninstall removes what this command installed, nothing else.
  *
- * The interpreter itself says where its packages lie (a venv's own, or the system's, or the user's). The package is a copy; the
- * agent stays where it is and the copy knows its path. A package of that name that is not ours is left alone.
+ * The interpreter is asked where its packages lie (in a venv, the system's folder or the user's). The package is copied there; the
+ * agent stays where it is, and the copy holds its path. Another package of the same name is left alone.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "record_run.h"
 
 #define PATH_FILE                                                                                  \
-    "agent.path" /* in the package: where the agent lies. Also the mark that it is ours */
+    "agent.path" /* file in the package that holds the agent's path; it also shows that python-install made the package */
 #define PTH "probing.pth"
 
 static const char help[] =
@@ -43,8 +43,8 @@ static const char help[] =
 struct place {
     char exe[PATH_MAX];
     unsigned long version;
-    char site[PATH_MAX], user[PATH_MAX], prefix[PATH_MAX]; /* user: "" when there is none */
-    char dir[PATH_MAX];                                    /* where the files go */
+    char site[PATH_MAX], user[PATH_MAX], prefix[PATH_MAX]; /* user: "" if there is none */
+    char dir[PATH_MAX]; /* folder to install into: site or user */
 };
 
 struct options {
@@ -58,7 +58,7 @@ static int join(char *buf, const char *dir, const char *name) {
     return snprintf(buf, PATH_MAX, "%s/%s", dir, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* Runs it with -c `code`; its stdout, cut to n - 1 bytes. Its exit code, or -errno. */
+/* Runs the interpreter with -c `code` and puts its stdout, cut to n - 1 bytes, into out. Returns its exit code, or -errno. */
 static int ask_python(const char *exe, const char *code, char *out, size_t n) {
     int fd[2], status = 0;
     size_t have = 0;
@@ -105,7 +105,7 @@ static int find_place(const char *python, struct place *p) {
     if (rc < 0)
         return tool_fail("cannot run %s: %s (name the interpreter: --python EXE)", python,
                          rc == -ENOENT ? "no such command" : strerror(-rc));
-    /* Links are kept: a virtual environment's interpreter is one. */
+    /* Symbolic links are not resolved: a virtual environment's interpreter is one, and its target would be another interpreter. */
     if (*p->exe != '/') {
         char cwd[PATH_MAX], exe[PATH_MAX];
         snprintf(exe, sizeof exe, "%s", p->exe);
@@ -131,7 +131,7 @@ static int find_place(const char *python, struct place *p) {
 
 /* ---- files ---- */
 
-/* Makes a directory and those above it. */
+/* Creates a directory and those above it. */
 static int make_dirs(const char *path) {
     char part[PATH_MAX];
     snprintf(part, sizeof part, "%s", path);
@@ -146,7 +146,7 @@ static int make_dirs(const char *path) {
     return mkdir(part, 0777) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* Whole or not at all: a Python that starts meanwhile reads the old file or the new one. */
+/* Replaces a file in one step, so that a Python that starts meanwhile reads either the old file or the new one. */
 static int write_file(const char *path, const char *bytes, size_t n) {
     char temporary[PATH_MAX];
     int rc = 0, fd;
@@ -183,7 +183,7 @@ static int copy_file(const char *from, const char *to) {
     return have < sizeof bytes ? write_file(to, bytes, have) : -EFBIG;
 }
 
-/* Removes the files of a directory, and it. Ours hold files and __pycache__ only. */
+/* Removes a directory and the files in it, but no subdirectory: the only one in our package is __pycache__, which the caller removes first. */
 static void remove_dir(const char *path) {
     char name[PATH_MAX];
     struct dirent *e;
@@ -212,7 +212,7 @@ static int what_is_in(const char *dir) {
     return access(path, F_OK) == 0 ? FOREIGN : NOTHING;
 }
 
-/* Where to: its own site-packages, else the user's. 0, or the exit code. */
+/* Chooses the folder to install into: the interpreter's site-packages or, if that cannot be written, the user's. Returns 0, or the exit code. */
 static int choose_dir(struct place *p) {
     char parent[PATH_MAX];
     snprintf(parent, sizeof parent, "%s", p->site);
@@ -308,7 +308,7 @@ static int uninstall(const struct place *p, int dry_run) {
             continue;
         char pth[PATH_MAX];
         if (join(pth, dirs[i], PTH) == 0)
-            unlink(pth); /* first: nothing is to point at a package that is half gone */
+            unlink(pth); /* first, so that it never points at a package that is half removed */
         if (join(cache, path, "__pycache__") == 0)
             remove_dir(cache);
         remove_dir(path);

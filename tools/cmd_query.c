@@ -69,7 +69,7 @@ static char *read_all(FILE *f) {
     return text;
 }
 
-/* The SQL in the file at `path`, "-" standard input. TOOL_OK with *out (malloc), or the exit code, said. */
+/* Reads the SQL from the file at `path`, "-" being standard input. Returns TOOL_OK with *out to be freed, or reports an error and returns the exit code. */
 static int read_sql(const char *path, char **out) {
     int is_stdin = strcmp(path, "-") == 0, code = TOOL_OK;
     FILE *f = is_stdin ? stdin : fopen(path, "re");
@@ -87,7 +87,7 @@ static int read_sql(const char *path, char **out) {
     return code;
 }
 
-/* Whether anything is asked: there is more than blanks, semicolons and comments. */
+/* Returns whether the SQL asks nothing: it has only blanks, semicolons and comments. */
 static int is_empty(const char *sql) {
     for (;;) {
         sql += strspn(sql, " \t\r\n\f;");
@@ -103,8 +103,8 @@ static int is_empty(const char *sql) {
 }
 
 /*
- * SQL may begin with a comment, "-- why", which getopt would take for an option: whatever has a blank or a line's end in it, and no
- * '=' before that, is none. A blank in front hides it. -ENOMEM
+ * SQL may begin with a comment, "-- why", which getopt would take for an option. An argument with a blank or a line's end, and no
+ * '=' before that, is no option: a blank is put in front of it, so that getopt leaves it alone. Returns 0 or -ENOMEM.
  */
 static int hide_comments(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
@@ -119,13 +119,13 @@ static int hide_comments(int argc, char **argv) {
     return 0;
 }
 
-/* Whether it may be about python.*: has the word, or asks which schemas there are. */
+/* Returns whether the SQL may need the schema `python`: it has that word, or asks which schemas there are. */
 static int names_python(const char *sql) {
     return strcasestr(sql, "python") || strcasestr(sql, "schemata") || strcasestr(sql, "schemas") ||
            strcasestr(sql, "database");
 }
 
-/* Whether one of the words that are to be files is SQL instead: it begins as SQL does, and no file is called so. */
+/* Returns whether one of the arguments that should be files is SQL instead: it begins as SQL does, and there is no such file. */
 static int find_sql(char *const words[], int n) {
     static const char *const begin[] = {"select ", "with ",    "show ",   "describe ",
                                         "desc ",   "explain ", "pragma ", "values",
@@ -140,7 +140,7 @@ static int find_sql(char *const words[], int n) {
     return 0;
 }
 
-/* Names that look like answers and are empty for a reason that can be said. */
+/* Prints that there are no rows and, for tables whose emptiness has a known reason, that reason. */
 static void explain_nothing(sqlite3 *db, const char *sql) {
     sqlite3_stmt *st = NULL;
     int no_gpu = strcasestr(sql, "gpu_metrics") &&

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_record.c - probing-record: the agent is preloaded into a command and everything it starts; at the end the
- * traces are complete, and one line says what was recorded.
+ * cmd_record.c - probing-record: runs a command with the agent preloaded into it and into all that it starts. At the end
+ * it completes the traces and prints one line that says what was recorded.
  *
- * The child is told all it needs by environment variables (agent/core/agent.h). We stay its parent for
- * two reasons: the traces of processes that were killed are finished here, from their live
- * files, and the summary is ours to give.
+ * The child gets all it needs by environment variables (agent/core/agent.h). This program stays its parent for
+ * two reasons: it completes the traces of processes that were killed, from their live
+ * files, and it prints the summary.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #include "record_summary.h"
 #include "target.h"
 
-/* As env(1), nohup(1) and timeout(1) have it: codes that a program rarely uses itself. */
+/* The exit codes of env(1), nohup(1) and timeout(1): programs rarely use them themselves. */
 enum { RECORD_FAILED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 #define HZ_MIN 0.001
@@ -80,12 +80,12 @@ static const char help[] =
 
 struct settings {
     const char *output;
-    const char *rate;             /* as given */
-    const char *other[SETTING_N]; /* by --metrics, --torch, --exprs, --set; NULL: not given */
+    const char *rate;             /* text given to -r */
+    const char *other[SETTING_N]; /* given to --metrics, --torch, --exprs, --set, or NULL */
     int native, symbols, quiet, output_given;
-    int pid;         /* of a process that runs already; 0: a command is run */
-    double duration; /* with pid: seconds, 0: until it is ended */
-    char period[32]; /* PROBING_SAMPLE_RATE, "" when -r was not given */
+    int pid;         /* the running process to record; 0: a command is run instead */
+    double duration; /* with pid: seconds; 0: until a signal, or the process's end */
+    char period[32]; /* value for PROBING_SAMPLE_RATE; "" when -r was not given */
     char session[64];
     struct run_id run;
     char preload[PATH_MAX];
@@ -203,7 +203,7 @@ static int parse(int argc, char **argv, struct settings *s) {
     return 1;
 }
 
-/* The value from the environment, and the name of the variable that it is from. */
+/* Returns a setting's value from the environment, or NULL; puts the variable's name into `name`. */
 static const char *from_environment(enum setting_id id, char name[SETTING_ENV]) {
     const char *text = getenv(setting_env(id, name));
 
@@ -212,8 +212,8 @@ static const char *from_environment(enum setting_id id, char name[SETTING_ENV]) 
     return text;
 }
 
-/* All settings, from the options or the environment. A wrong option is refused; a wrong variable, which may have been set for
- * something else long ago, is said, and the default holds: so does the agent. */
+/* Checks all settings, from the options or the environment. A wrong option is refused. A wrong variable, which may have been set
+ * for something else long ago, is only reported, and the default is used: the agent does the same. */
 static int check_settings(struct settings *s) {
     char why[SETTING_WHY], name[SETTING_ENV];
     struct setting_value v;
@@ -245,7 +245,7 @@ static int check_settings(struct settings *s) {
     return 0;
 }
 
-/* Why there is no recording, in one line; the program runs all the same. */
+/* Reports in one line why there is no recording; the program runs all the same. */
 static void run_without(const char *why) {
     tool_say("%s; the program runs unrecorded", why);
 }
@@ -253,7 +253,7 @@ static void run_without(const char *why) {
 static int find_agent(struct settings *s, char *why, size_t n) {
     static const char *const parts[] = {"libprobing-agent.so", "libprobing-preload.so"};
 
-    for (int i = 0; i < 2; i++) { /* the last one is what we preload */
+    for (int i = 0; i < 2; i++) { /* s->preload keeps the path of the last one */
         int rc = tool_lib(parts[i], s->preload, sizeof s->preload);
         if (rc < 0) {
             snprintf(why, n, "cannot find its part %s: %s (install it again, or run make)",
@@ -271,7 +271,7 @@ static int find_agent(struct settings *s, char *why, size_t n) {
     return 0;
 }
 
-/* 0, or the exit code. */
+/* Returns 0 if the command can be run; else reports the reason and returns the exit code. */
 static int find_command(const char *command) {
     char path[PATH_MAX];
     int rc = run_find(command, path, sizeof path);
@@ -323,12 +323,12 @@ static void setup_nothing(void *arg) {
     (void)arg;
 }
 
-/* ---- what recorded processes have to say (agent/core/report.h) ---- */
+/* ---- reports from processes that could not be recorded (agent/core/report.h) ---- */
 
-static volatile sig_atomic_t unrecorded; /* processes that said they are not recorded */
+static volatile sig_atomic_t unrecorded; /* number of reports from such processes */
 static int report_fd = -1;
 
-/* The first line at once, for whoever waits for a long program; the others are counted. */
+/* Prints the first report at once, as the program may run for long; further ones are only counted. */
 static void on_report(int sig) {
     char line[4096] = "probing-record: ";
     int saved = errno;
@@ -370,7 +370,7 @@ static int environment(const char *name, char *buf, size_t n) {
     return v && snprintf(buf, n, "%s", v) < (int)n;
 }
 
-/* A Python that is recorded but for its stacks; the view notes says it of each process. Also with -q. */
+/* Reports, also with -q, Python processes whose stacks were not recorded though all else was; the view notes names each of them. */
 static void say_unsampled(const struct record_output *o) {
     if (o->unsampled > 1)
         tool_say("%s (and in %u more processes)", o->unsampled_text, o->unsampled - 1);
@@ -378,7 +378,7 @@ static void say_unsampled(const struct record_output *o) {
         tool_say("%s", o->unsampled_text);
 }
 
-/* What was asked for by name and is not there is said also with -q. */
+/* Reports variables that were asked for but not recorded: also with -q, as the user asked for them by name. */
 static void say_variables(const struct settings *s) {
     char name[SETTING_ENV];
     const char *list = s->other[SETTING_torch_exprs];
@@ -393,7 +393,7 @@ static void say_variables(const struct settings *s) {
                  "probing.step() called");
 }
 
-/* All that must be there before the program starts: 0, or `why` there can be no recording. */
+/* Prepares all that a recording needs before the program starts. Returns 0, or -1 with the reason in `why`. */
 static int prepare(struct settings *s, char *why, size_t n) {
     char run_dir[PATH_MAX];
     const char *wanted = getenv("PROBING_RUN_DIR");
@@ -409,7 +409,7 @@ static int prepare(struct settings *s, char *why, size_t n) {
         return -1;
     }
     if (wanted && *wanted)
-        setenv("PROBING_RUN_DIR", run_dir, 1); /* one that can be used */
+        setenv("PROBING_RUN_DIR", run_dir, 1); /* the child gets one that can be used */
     snprintf(s->session, sizeof s->session, "%llx-%x",
              (unsigned long long)sys_clock(CLOCK_REALTIME), (unsigned)getpid());
     run_self(s->run.run, sizeof s->run.run);
@@ -423,7 +423,7 @@ static int prepare(struct settings *s, char *why, size_t n) {
     return -1;
 }
 
-/* -p PID. The settings of a command's environment do not reach it: those are set by `probing -t PID config`. */
+/* Records a running process (-p PID). Environment variables cannot reach it, so options that need them are refused: `probing -t PID config` changes those settings. */
 static int attach(const struct settings *s) {
     struct attach a = {
         .pid = s->pid, .duration = s->duration, .native = s->native, .quiet = s->quiet};
@@ -461,10 +461,10 @@ int cmd_record(int argc, char **argv) {
         run_without(why);
     record_serve();
     if ((rc = run_child(argv, recorded ? setup_child : setup_nothing, &s, &r)) < 0) {
-        /* No process more is allowed: then it takes our place. */
+        /* No further process may be started: the program replaces this one. */
         tool_say("cannot start a process: %s; the program runs unrecorded", strerror(-rc));
         if (report_fd >= 0)
-            fcntl(report_fd, F_SETFL, 0); /* its SIGIO has no handler after that */
+            fcntl(report_fd, F_SETFL, 0); /* no more SIGIO: without a handler it kills */
         run_signals(0);
         execvp(argv[0], argv);
         return errno == ENOENT ? NOT_FOUND : NOT_EXECUTABLE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_repl.c - `probing -t PID repl`: a Python prompt inside a live process (repl.h), and one that its mailbox answers.
+ * cmd_repl.c - `probing -t PID repl`: a Python prompt inside a live process (repl.h). repl_run() is the prompt itself; the command
+ * uses it with a process on this machine, which it asks through the mailbox.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include "repl.h"
 #include "target.h"
 
-#define ANSWER_S   86400.0 /* an input may take as long as it likes: there is Ctrl-C */
+#define ANSWER_S   86400.0 /* seconds: practically no limit, as Ctrl-C ends an input */
 #define COMPLETE_S 2.0
 
 static const char help[] =
@@ -41,9 +42,9 @@ static const char help[] =
 struct repl {
     const struct repl_way *way;
     char session[48];
-    char *text; /* the input so far; malloc */
+    char *text; /* the input so far; allocated by malloc() */
     size_t n;
-    int raised, left; /* left: SystemExit was raised */
+    int raised, left; /* raised: an input raised an exception; left: one raised SystemExit */
 };
 
 static int ask(struct repl *r, const char *word, const char *text, double timeout, char **out) {
@@ -51,7 +52,7 @@ static int ask(struct repl *r, const char *word, const char *text, double timeou
     return r->way->ask(r->way->arg, word, r->session, text, timeout, out);
 }
 
-/* For Tab: what the text before the cursor can be completed to. */
+/* For Tab: calls `each` with every completion of the text before the cursor. */
 static int complete(void *arg, const char *text, int (*each)(void *to, const char *name),
                     void *to) {
     struct repl *r = arg;
@@ -71,7 +72,7 @@ static int complete(void *arg, const char *text, int (*each)(void *to, const cha
     return n;
 }
 
-/* The input so far. 1: more lines are needed. 0: done, shown. Negative: the target cannot be asked any more. */
+/* Runs the input so far. Returns 1 if it needs more lines, 0 if it was run and its result shown, negative if the target cannot be asked any more. */
 static int evaluate(struct repl *r, const char *word) {
     char *out;
     int rc = ask(r, word, r->text, ANSWER_S, &out), more = 0;
@@ -126,7 +127,7 @@ static int loop(struct repl *r, struct prompt *p) {
     while (rc >= 0 && !r->left) {
         int got = prompt_line(p, rc ? "... " : ">>> ", 0, &line);
         if (got >= 0 && rc == 0 &&
-            is_exit(line)) /* run there it would close the program's sys.stdin */
+            is_exit(line)) /* not sent: in the process, exit() would close its sys.stdin */
             break;
         if (got == -EINTR) { /* Ctrl-C at the prompt */
             if (prompt_interactive(p))
@@ -142,14 +143,14 @@ static int loop(struct repl *r, struct prompt *p) {
         rc = add_line(r, line);
         if (rc == 0)
             rc = evaluate(r, "input");
-        if (prompt_interrupted(p) && rc == 1) { /* it was still to be begun */
+        if (prompt_interrupted(p) && rc == 1) { /* Ctrl-C in an incomplete input drops it */
             fprintf(stderr, "KeyboardInterrupt\n");
             rc = 0;
         }
         if (rc <= 0)
             r->n = 0;
     }
-    if (rc == 1) /* the end came in the middle of a block: it is taken as it is */
+    if (rc == 1) /* the inputs ended in the middle of a block: run what there is */
         rc = evaluate(r, "eval");
     return rc < 0 ? rc : 0;
 }
@@ -160,7 +161,7 @@ int repl_run(const struct repl_way *way) {
     char *out;
     int rc;
 
-    /* First a look: whoever cannot be asked is not worth a prompt. */
+    /* A first request shows whether the process answers; if not, there is no prompt. */
     snprintf(r.session, sizeof r.session, "%d-%lx", (int)getpid(), (unsigned long)time(NULL));
     target_catch_interrupt(prompt_restore);
     rc = ask(&r, "input", "None", 10, &out);
@@ -186,7 +187,7 @@ int repl_run(const struct repl_way *way) {
     return r.raised && !interactive ? TOOL_PARTIAL : TOOL_OK;
 }
 
-/* Of a process of this machine: by its mailbox. WORD session=ID [frame=N], newline, text. */
+/* A process on this machine, asked through its mailbox. A request is "WORD session=ID [frame=N]", a newline and the text. */
 struct here {
     int pid, frame;
 };

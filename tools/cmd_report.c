@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_report.c - `probing report`: a recording as one page for a browser (report.h). */
+/* cmd_report.c - `probing report`: writes a recording as one page for a browser (report.h). */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

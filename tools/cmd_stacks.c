@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_stacks.c - `probing stacks`: what every rank did at one time, merged into one tree. */
+/* cmd_stacks.c - `probing stacks`: shows what every rank did at one time, its stacks merged into one tree. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,8 +16,8 @@
 #include "stack_tree.h"
 
 #define DEPTH     1024
-#define LAST_S    60     /* of traces are read first: a main thread has a sample in them */
-#define ROWS_BACK 200000 /* samples of a trace that are gone through for a thread's last one */
+#define LAST_S    60     /* traces: read first, as they mostly have a sample of each main thread */
+#define ROWS_BACK 200000 /* most samples of a trace that are searched for each thread's last one */
 
 static const char help[] =
     "usage: probing stacks [OPTION...] DB|TRACE...|PID\n"
@@ -45,17 +45,17 @@ struct stacks {
     sqlite3 *db;
     const char *at, *run;
     const char *trigger;
-    int threads, native, json, by_pid; /* json 2: flat */
-    int64_t from_end, until;           /* ns: before the end (at < 0), or UTC; 0: the end */
+    int threads, native, json, by_pid; /* json: 1 nested objects, bit 2 a flat list */
+    int64_t from_end, until; /* ns: before the end (--at below 0); in UTC; both 0: the end */
     int64_t trigger_ts;
-    int is_last; /* the last minute alone was read */
+    int is_last; /* only the last minute was read */
     struct stack_tree *tree;
     sqlite3_stmt *sample, *frames;
     unsigned stacks, processes;
-    char *text[DEPTH]; /* frames, innermost first; malloc */
+    char *text[DEPTH]; /* a stack's frames, innermost first; allocated by malloc() */
 };
 
-/* The frames of a stack as texts: s->text[0..n), innermost first. n, or -ENOMEM, or SQLite's error as -EIO. */
+/* Writes the frames of a stack as texts to s->text[0..n), innermost first. Returns n, -ENOMEM, or -EIO for an error of SQLite. */
 static int read_frames(struct stacks *s, int64_t stack) {
     unsigned n = 0;
     int rc;
@@ -80,7 +80,7 @@ static int read_frames(struct stacks *s, int64_t stack) {
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? (int)n : -EIO;
 }
 
-/* One thread's stack into the tree. name: of the thread, NULL: not shown. */
+/* Adds one thread's stack to the tree. name: the thread's name, its outermost frame; NULL: the tree does not show it. */
 static int add_stack(struct stacks *s, int who, const char *name, int64_t stack, double waited) {
     const char *frames[DEPTH];
     int n = read_frames(s, stack), k = 0;
@@ -95,7 +95,7 @@ static int add_stack(struct stacks *s, int who, const char *name, int64_t stack,
     return k ? stack_tree_add(s->tree, who, frames, (unsigned)k, waited) : 0;
 }
 
-/* "pt_main_thread-3" and "pt_main_thread-7" are one role. */
+/* Replaces the digits of a thread's name: "pt_main_thread-3" and "pt_main_thread-7" have one role. */
 static void role_of(const char *name, char *role, size_t n) {
     snprintf(role, n, "thread %s", name && *name ? name : "?");
     for (char *p = role; *p; p++) {
@@ -104,7 +104,7 @@ static void role_of(const char *name, char *role, size_t n) {
     }
 }
 
-/* The last sample before the time of each thread that is asked for. */
+/* Adds, for each thread that is asked for, its last sample before the time that is asked for. */
 static int add_trace(struct stacks *s, int64_t first, int64_t last, int64_t end, int who) {
     int64_t until = s->until ? s->until : end - s->from_end, seen[512];
     unsigned nseen = 0, rows = 0;
@@ -124,7 +124,7 @@ static int add_trace(struct stacks *s, int64_t first, int64_t last, int64_t end,
             continue;
         seen[nseen++] = thread;
         int is_main = sqlite3_column_int(s->sample, 3), running = sqlite3_column_int(s->sample, 5);
-        /* Of a thread that has ended by then the last sample says nothing. */
+        /* A thread that ended more than a second before that time did nothing at that time. */
         int gone = sqlite3_column_type(s->sample, 6) != SQLITE_NULL &&
                    sqlite3_column_int64(s->sample, 6) < (until < end ? until : end) - 1000000000;
         if ((!is_main && !s->threads) || gone)
@@ -166,7 +166,7 @@ static int add_trigger(struct stacks *s, int64_t first, int64_t last, int who) {
     return err;
 }
 
-/* A trigger is one process's: the others are asked for the same time. */
+/* Finds the trigger and its process's trace. The other processes are shown at the same time. */
 static int find_trigger(struct stacks *s, int64_t *trace) {
     char *sql = sqlite3_mprintf(
         "SELECT id >> 40, ts, tick FROM trigger_event WHERE (%d OR id = %Q OR kind = %Q) AND tick"
@@ -323,7 +323,7 @@ static int parse_at(struct stacks *s) {
     return TOOL_OK;
 }
 
-/* What is asked for here, of ten thousand traces the only thing that is read. A trigger may be any time ago. */
+/* Opens the inputs. part.sql names what is needed here, and nothing else is read, even of ten thousand traces. For a trigger all is read, as it may have been at any time. */
 static int open_stacks(struct stacks *s, char **paths, int n, int flags) {
     struct db_part part = {
         .since.from = WHEN_NOT,
@@ -341,7 +341,7 @@ static int open_stacks(struct stacks *s, char **paths, int n, int flags) {
     return db_open_part(&s->db, paths, n, flags, &part);
 }
 
-/* Whether the last minute may be enough: of traces, for the main threads, shortly before the end. */
+/* Returns whether the last minute may be enough: the inputs are traces, and only main threads shortly before the end are asked for. */
 static int may_be_last(const struct stacks *s, char **paths, int n) {
     for (int i = 0; i < n; i++)
         if (db_is_database(paths[i]) || !paths[i][strspn(paths[i], "0123456789")] ||
@@ -351,7 +351,7 @@ static int may_be_last(const struct stacks *s, char **paths, int n) {
            s->from_end < INT64_C(86400000000000);
 }
 
-/* Opens it, and makes the tree. TOOL_OK or TOOL_PARTIAL with s->db, else said. */
+/* Opens the inputs and makes the tree. Returns TOOL_OK or TOOL_PARTIAL, or reports an error and returns the exit code. */
 static int read_all(struct stacks *s, char **paths, int n, int flags) {
     int code = open_stacks(s, paths, n, flags), rc;
 
@@ -398,7 +398,7 @@ int cmd_stacks(int argc, char **argv) {
         s.from_end = before.ns;
     s.is_last = may_be_last(&s, argv, argc);
     code = read_all(&s, argv, argc, 0);
-    /* Not all have a sample in it: one that ended before, say. */
+    /* A process without a sample in the last minute may have ended earlier: read all. */
     if (s.is_last && s.tree && stack_tree_root(s.tree)->nwho < s.processes) {
         close_all(&s);
         s.is_last = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_target.c - `probing -t PID ...`: what the GDB commands do, without GDB: the work is done by the same
- * library (gdbplugin/inspect.h).
+ * cmd_target.c - `probing -t PID ...`: does what the GDB commands do, but without GDB, by the same library
+ * (gdbplugin/inspect.h).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ struct target {
     int no_native;
 };
 
-/* Prints the answer, or says why there is none. */
+/* Prints the answer, or reports why there is none, and frees it. Returns the exit code. */
 static int finish(int rc, char *out) {
     int code = TOOL_OK;
 

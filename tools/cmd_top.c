@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_top.c - `probing top`: what a recording does now, drawn again every two seconds. What is shown is what the process has recorded:
- * it is asked to write that out, and the last blocks are read; nothing else is done to it.
+ * cmd_top.c - `probing top`: shows what a recorded process does now, and draws it again every two seconds. It shows what was recorded:
+ * it asks the process to write out its records and reads the last blocks of the trace; nothing else is done to the process.
  */
 #include <locale.h>
 #include <stdio.h>
@@ -43,9 +43,9 @@ static const char help[] =
     "  probing top 4711\n";
 
 #define COLUMNS 4   /* three numbers and a name */
-#define ALL     100 /* rows of a view as JSON, by each of its columns */
+#define ALL     100 /* for JSON: rows of a view that are kept by each of its columns */
 
-/* Each gives three numbers and a name; :wall is the time that is looked at. */
+/* The SQL of each view gives three numbers and a name; :wall is the length of the time shown, in seconds. */
 static const struct view {
     const char *name;
     char key;
@@ -84,19 +84,19 @@ static const struct view {
 
 struct top {
     char *const *inputs;
-    const struct top_way *way; /* NULL: the inputs are here */
+    const struct top_way *way; /* how to ask another machine; NULL: the inputs are on this one */
     int ninputs, live, sort, still, count, json;
     unsigned view;
     double interval;
     int64_t window; /* ns */
-    sqlite3 *db;    /* of a way: `shown`, the rows of all views */
+    sqlite3 *db;    /* with a way: has the table `shown`, the rows of all views */
     double wall;
-    char *head, *answer; /* answer: a way's */
+    char *head, *answer; /* answer: the JSON that came by the way */
 };
 
 /* ---- what is there ---- */
 
-/* The first column of the first row, as text; malloc, "" when there is none. */
+/* Returns the first column of the first row as text, "" when there is none; to be freed. */
 static char *ask(sqlite3 *db, const char *sql) {
     sqlite3_stmt *st = NULL;
     char *out = NULL;
@@ -128,7 +128,7 @@ static char *head_line(struct top *t) {
     return line;
 }
 
-/* What came by a way, into a database in memory. */
+/* Puts the answer that came by the way into a database in memory, and sets t->head and t->wall from it. */
 static int take_answer(struct top *t, sqlite3 *db) {
     static const char *const sql[] = {
         "CREATE TABLE shown(view, a, b, c, d)",
@@ -158,7 +158,7 @@ static int take_answer(struct top *t, sqlite3 *db) {
                             : tool_fail("the answer cannot be read: %s", sqlite3_errmsg(db));
 }
 
-/* Without a t->answer there is nothing new, and the code is the last. */
+/* Asks by the way and returns its code. If t->answer is NULL then, there was no answer, and `top` ends with that code. */
 static int look_there(struct top *t) {
     char window[40];
     sqlite3 *db = NULL;
@@ -182,7 +182,7 @@ static int look_there(struct top *t) {
     return code;
 }
 
-/* Reads it anew. TOOL_OK, TOOL_PARTIAL, or the exit code, said. */
+/* Reads the recording again. Returns TOOL_OK, TOOL_PARTIAL, or the exit code of an error that was reported. */
 static int look(struct top *t) {
     struct db_part part = {.since.from = WHEN_NOT, .until.from = WHEN_NOT};
     sqlite3 *db;
@@ -219,7 +219,7 @@ static void put_line(struct screen *s, int style, const char *text) {
     }
 }
 
-/* The rows of a view: so many by the chosen column, or (all) by each of them. TOOL_OK, or the exit code, said. */
+/* Prepares *st to give a view's rows: the first `rows` by the chosen column or, with `all`, those that are among the first by any column. Returns TOOL_OK, or the exit code of an error that was reported. */
 static int begin_rows(struct top *t, const struct view *v, int all, int rows, sqlite3_stmt **st) {
     char *sql = NULL, there[100];
     int n;
@@ -246,7 +246,7 @@ static int begin_rows(struct top *t, const struct view *v, int all, int rows, sq
     return TOOL_OK;
 }
 
-/* A name with its file as "main (.../train.py:6)" where there is room for so many bytes: of a path, what comes last tells most. */
+/* Shortens a name with its file to "main (.../train.py:6)" if it is longer than `room` bytes: the end of a path tells most. */
 static void shorten(char *name, size_t room) {
     size_t n = strlen(name);
     char *path = strstr(name, " (/");
@@ -254,7 +254,7 @@ static void shorten(char *name, size_t room) {
     if (n <= room || !path || name[n - 1] != ')')
         return;
     path += 2;
-    size_t before = (size_t)(path - name) + 3; /* and "..." */
+    size_t before = (size_t)(path - name) + 3; /* bytes of the name before the path, and of "..." */
     const char *rest = name + n - (room > before ? room - before : 0);
     for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
         if (slash < rest && strchr(slash + 1, '/'))
@@ -359,7 +359,7 @@ static int draw(struct top *t, struct screen *s) {
     return code;
 }
 
-/* 1: draw again; 2: read again; 0: nothing; -1: the end. */
+/* Returns what a key asks for: 1 draw again, 2 read again, 0 nothing, -1 end. */
 static int take_key(struct top *t, int key) {
     for (unsigned i = 0; i < NVIEWS; i++) {
         if (key == views[i].key) {
@@ -410,7 +410,7 @@ static int loop(struct top *t, struct screen *s) {
                 return TOOL_PARTIAL;
             }
             code = look(t);
-            if (s && code > TOOL_PARTIAL && screen_ended()) { /* Ctrl-C while it was read */
+            if (s && code > TOOL_PARTIAL && screen_ended()) { /* Ctrl-C during the read */
                 screen_forget(s);
                 return TOOL_OK;
             }
@@ -423,7 +423,7 @@ static int loop(struct top *t, struct screen *s) {
 
 static int run(struct top *t) {
     struct screen *s = NULL;
-    int code = look(t); /* before the screen: what is wrong is said as ever */
+    int code = look(t); /* before the screen opens, so that errors are printed as usual */
 
     if (!t->db)
         return code;

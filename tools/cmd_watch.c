@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd_watch.c - `probing -t PID watch FILE:LINE "EXPRESSIONS"`: the values each time a line runs, as a breakpoint that does not
- * stop. What runs in the process is tools/embed/watch.py; it says what goes between the two.
+ * cmd_watch.c - `probing -t PID watch FILE:LINE "EXPRESSIONS"`: shows values each time a line runs, like a breakpoint that does not
+ * stop. The part that runs in the process is tools/embed/watch.py, which also documents what the two send each other.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -47,22 +47,22 @@ static const char source[] = {
 #include "tools/embed/watch.py.inc"
     0};
 
-#define ASK_S     60.0 /* the code is short: it waits where the machine is busy or the GIL is held */
-#define WAIT_MS   500  /* how long nothing may come before we look whether to go on */
-#define POLL_MS   100  /* how often a line that runs too often is watched again */
+#define ASK_S     60.0 /* seconds: the code is short, but may wait for the machine or the GIL */
+#define WAIT_MS   500  /* longest wait for a line before we check whether to go on */
+#define POLL_MS   100  /* how long the watch of a line that runs too often pauses */
 #define TEXT_SIZE 8192
 
 struct watch {
     int pid, json, record;
     const char *where, *expressions;
     double count, seconds;
-    char *place;         /* where that is, as the process has it; malloc */
-    int recorded;        /* into the trace as well */
-    int id, fd, process; /* process: a descriptor for it */
-    int shown, ended;    /* ended: it said so, or it is no more */
+    char *place;         /* the line's place as the process names it; allocated by malloc() */
+    int recorded;        /* values go into the trace as well */
+    int id, fd, process; /* fd: the pipe; process: a pidfd */
+    int shown, ended;    /* ended: 1 the watch ended, 2 the process did */
 };
 
-/* Evaluates `code` in the process; its JSON answer in *out, to be freed. TOOL_OK, or the exit code, said. */
+/* Runs `code` in the process and puts the JSON object that it prints into *out, to be freed. Returns TOOL_OK, or reports an error and returns the exit code. */
 static int evaluate(struct watch *w, const char *code, cJSON **out) {
     char *request = NULL, *answer = NULL;
     const char *text;
@@ -91,7 +91,7 @@ static int evaluate(struct watch *w, const char *code, cJSON **out) {
     return code_out;
 }
 
-/* A call of what is there already: start(id), resume(id), end(id). */
+/* Calls a function of the module that begin() loaded into the process: start(id), resume(id) or end(id). */
 static int call(struct watch *w, const char *name, cJSON **out) {
     char code[128];
 
@@ -100,7 +100,7 @@ static int call(struct watch *w, const char *name, cJSON **out) {
     return evaluate(w, code, out);
 }
 
-/* The text as a Python literal, which JSON's strings are; malloc. */
+/* Returns the text as a JSON string, which is a Python literal as well; to be freed. */
 static char *literal(const char *text) {
     cJSON *j = cJSON_CreateString(text);
     char *out = j ? cJSON_PrintUnformatted(j) : NULL;
@@ -109,7 +109,7 @@ static char *literal(const char *text) {
     return out;
 }
 
-/* Loads what runs there, finds the line, and opens the pipe. */
+/* Loads the Python module into the process, lets it find the line, and opens the pipe that values come through. */
 static int begin(struct watch *w) {
     static const char old[] = "print('{\"error\": \"its Python is too old: watching a line needs "
                               "3.12 or later (recorded with "
@@ -119,7 +119,7 @@ static int begin(struct watch *w) {
     cJSON *answer = NULL;
     int rc;
 
-    /* One that is there already is taken: several tools may watch one process. */
+    /* A module that is already loaded is used: several tools may watch one process. */
     if (!src || !where || !exprs ||
         asprintf(&code,
                  "import sys\n"
@@ -177,8 +177,8 @@ static void put_line(FILE *f, const cJSON *j) {
     fprintf(f, "\n");
 }
 
-/* Onto standard output, a piece at a time that what has room takes at once: whoever reads may take nothing, and Ctrl-C ends the wait for
- * that, also where it came just before. -EINTR, or -errno. */
+/* Writes to standard output in pieces that a pipe with room takes at once. A reader may take nothing for long; Ctrl-C ends the wait for it,
+ * also if it came just before the wait. Returns 0, -EINTR after Ctrl-C, or -errno. */
 static int put_out(const char *text, size_t n) {
     while (n) {
         struct pollfd p = {STDOUT_FILENO, POLLOUT, 0};
@@ -211,7 +211,7 @@ static int show(const struct watch *w, const cJSON *j, const char *line) {
     return rc;
 }
 
-/* One line of the pipe. TOOL_OK, or the exit code. */
+/* Handles one line from the pipe. Returns TOOL_OK, or the exit code. */
 static int take(struct watch *w, const char *line) {
     cJSON *j = cJSON_Parse(line), *answer;
     int code = TOOL_OK;
@@ -219,7 +219,7 @@ static int take(struct watch *w, const char *line) {
     if (cJSON_GetObjectItem(j, "end")) {
         w->ended = 1;
     } else if (cJSON_GetObjectItem(j, "pause")) {
-        /* Ctrl-C ends the watch, and not the call halfway, which would be a failure: it waits for that. */
+        /* Ctrl-C is blocked until the call is over: it ends the watch, while a call that it interrupted would count as a failure. */
         sigset_t interrupt, before;
         sigemptyset(&interrupt);
         sigaddset(&interrupt, SIGINT);
@@ -242,7 +242,7 @@ static int take(struct watch *w, const char *line) {
     return code;
 }
 
-/* Until Ctrl-C, the end that was asked for, or that of the process. */
+/* Prints values until Ctrl-C, the time or count that was asked for, or the end of the process. */
 static int follow(struct watch *w) {
     char buf[TEXT_SIZE + 1];
     size_t n = 0;
@@ -272,7 +272,7 @@ static int follow(struct watch *w) {
         }
         n -= (size_t)(line - buf);
         memmove(buf, line, n);
-        n = n == TEXT_SIZE ? 0 : n; /* no line of ours is so long */
+        n = n == TEXT_SIZE ? 0 : n; /* drop it: the module writes no line that long */
         left = w->seconds > 0 ? (end - tool_seconds()) * 1e3 : WAIT_MS;
     }
     return code;
@@ -288,7 +288,7 @@ static int watch(struct watch *w) {
     int code = begin(w);
     if (code == TOOL_OK && (code = call(w, "start", &answer)) == TOOL_OK) {
         cJSON_Delete(answer);
-        /* Not before: until then Ctrl-C interrupts what is asked, and is a failure. */
+        /* Printed only now: before this, Ctrl-C interrupts a request, which is a failure. */
         tool_say("watching %s%s; Ctrl-C ends it", w->place ? w->place : w->where,
                  w->recorded ? ", recorded as well" : "");
         code = follow(w);
@@ -334,7 +334,7 @@ int cmd_watch(int argc, char **argv) {
     if (w.count != (double)(int64_t)w.count)
         return tool_usage("--count must be a whole number from 1, not '%g'", w.count);
     w.seconds = (double)ns / 1e9;
-    argc -= optind + 1; /* the word watch */
+    argc -= optind + 1; /* skip the word watch */
     argv += optind + 1;
     if (!w.pid)
         return tool_usage("which process? -t PID");

@@ -24,7 +24,7 @@ static void say(const char *fmt, va_list ap, const char *tail) {
     size_t n = 0;
     FILE *f = open_memstream(&line, &n);
 
-    /* Names within are nobody's to vouch for: they steer no terminal, and make no second line. */
+    /* The text may contain names that are not trusted: visible_text() keeps them from controlling the terminal and from adding lines. */
     vsnprintf(text, sizeof text, fmt, ap);
     if (f) {
         fprintf(f, "%s: ", tool_name);
@@ -70,8 +70,8 @@ int tool_usage(const char *fmt, ...) {
 int tool_bad_option(char **argv) {
     const char *word = argv[optind - 1];
 
-    /* optopt: 0 for an unknown long option, else the letter (or a long option's number) that was known
-     * and used wrongly, or an unknown letter. */
+    /* optopt is 0 for an unknown long option; else it is an unknown letter, or the letter (or number of
+     * a long option) of a known option that was used wrongly. */
     if (!optopt)
         return tool_usage("unknown option '%s'", word);
     if (strncmp(word, "--", 2) == 0)

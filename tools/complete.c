@@ -12,7 +12,7 @@
 #include "../converter/addresses.h"
 #include "../writer/file.h"
 
-#define LEVEL 9 /* a few KB, written once */
+#define LEVEL 9 /* zstd level: high, as only a few KB are compressed, and once */
 
 int complete_init(struct complete *c, int debuginfod, int (*tick)(void *ctx), void *ctx) {
     *c = (struct complete){.symbols = symbols_new(debuginfod), .tick = tick, .ctx = ctx};
@@ -24,7 +24,7 @@ void complete_free(struct complete *c) {
     c->symbols = NULL;
 }
 
-/* One trace's addresses on their way into blocks. */
+/* The state of looking up one trace's addresses and writing their symbols into blocks. */
 struct job {
     struct complete *c;
     const struct recorded *rec;
@@ -33,14 +33,14 @@ struct job {
     struct keys *done; /* {symbols_file, address} */
     uint64_t n;
     unsigned since_tick;
-    int keep; /* also what the trace has already */
+    int keep; /* also write the symbols that the trace has already */
 };
 
 static struct writer_value text(const char *p) {
     return (struct writer_value){.p = p, .n = p ? strlen(p) : 0};
 }
 
-/* Readers without a table of their own go by the trace's schema: it may be of a writer that did not know these records yet. */
+/* Writes the schema if the trace's own, made by an older writer, lacks the records written here: readers without built-in tables decode by the schema. */
 static int put_schema(struct reader *r, struct block_out *b) {
     struct trace_value v[TRACE_MAX_FIELDS];
     struct reader_data data = {0};
@@ -64,7 +64,7 @@ static int put_file(struct job *j, const struct module *mod, uint64_t *key) {
     struct writer_value v[TRACE_native_file_NFIELDS] = {
         [TRACE_native_file_path] = text(path), [TRACE_native_file_build_id] = {.p = id, .n = len}};
 
-    *key = string_key(path, strlen(path) + 1 + len); /* they lie one behind the other */
+    *key = string_key(path, strlen(path) + 1 + len); /* the id follows the path in memory */
     v[TRACE_native_file_key].u = *key;
     return block_out_put(j->b, TRACE_native_file, v);
 }
@@ -72,7 +72,7 @@ static int put_file(struct job *j, const struct module *mod, uint64_t *key) {
 static int put_symbols(struct job *j, const struct module *mod, uint64_t address,
                        const struct symbol *s) {
     uint64_t key = 0;
-    int rc = j->b->dicts.entries ? 0 : put_schema(j->r, j->b); /* before the first */
+    int rc = j->b->dicts.entries ? 0 : put_schema(j->r, j->b); /* before the first symbol */
 
     if (!rc)
         rc = put_file(j, mod, &key);
@@ -107,7 +107,7 @@ static int each(void *ctx, const struct module *mod, uint64_t address) {
         return -ENOMEM;
     if (!is_new)
         return 0;
-    if (++j->since_tick >= 64 || symbols_file_state(mod->file) < 0) { /* to open one takes time */
+    if (++j->since_tick >= 64 || symbols_file_state(mod->file) < 0) { /* opening takes time */
         j->since_tick = 0;
         if (j->c->tick && j->c->tick(j->c->ctx))
             return -EINTR;
@@ -150,19 +150,19 @@ int complete_records(struct complete *c, struct reader *r, struct block_out *b, 
     return records(&j);
 }
 
-/* All or nothing: the blocks, and a seek table over the whole file. */
+/* Appends the blocks and a seek table over the whole file. On an error it cuts the file back to its old length. */
 static int append(struct tracefile *f, const struct block_out *b) {
     uint64_t before = f->len;
     int rc = tracefile_append(f, b->bytes, b->n);
 
     if (!rc && (rc = tracefile_seek_table(f)) == -EBADMSG)
-        rc = 0; /* a damaged trace has none: it goes without */
+        rc = 0; /* a damaged trace gets no seek table */
     if (rc && f->len > before)
         tracefile_cut(f, before);
     return rc;
 }
 
-/* Whether its writer has ended it, and it ends where a frame does: else what is put behind it could be written over, or lost. */
+/* Returns whether the trace's writer has ended it and the file ends where a frame ends: else what is appended could be overwritten, or lost. */
 static int is_ended(struct reader *r) {
     struct reader_loss loss;
     int ended = 0;
@@ -181,7 +181,7 @@ static uint32_t next_epoch(const struct reader *r) {
     return epoch;
 }
 
-/* Opens the trace and locks it: who writes it holds the lock, and no second one does the same. */
+/* Opens and locks an ended trace. A trace's writer holds the same lock, as does any other process that is appending to it: -EBUSY. */
 static int open_ended(const char *path, struct tracefile *f, struct reader **r,
                       struct block_out **b) {
     char full[PATH_MAX];
@@ -199,7 +199,7 @@ static int open_ended(const char *path, struct tracefile *f, struct reader **r,
     return rc;
 }
 
-/* Still the file that was read, and as long? */
+/* Returns whether the path still names the file that was read, with the same length. */
 static int is_same(const struct tracefile *f) {
     struct stat st, now;
 
@@ -230,7 +230,7 @@ int complete_fact(const char *path, const char *kind, const char *key, const cha
     struct tracefile f = {.fd = -1};
     struct reader *r = NULL;
     struct block_out *b = NULL;
-    uint64_t last = 0; /* a later time would be one that the process did not live to */
+    uint64_t last = 0; /* the time of the last record: at any later time the process was dead */
     int rc = open_ended(path, &f, &r, &b);
 
     for (size_t i = 0; !rc && i < reader_blocks(r); i++)

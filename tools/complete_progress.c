@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complete_progress.c - symbols for the traces that a command has just finished: declared in complete.h.
+ * complete_progress.c - adds symbols to the traces that a command has just finished, and shows progress: declared in complete.h.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "complete.h"
 #include "progress.h"
 
-static struct progress progress; /* one command, one at a time */
-static char *urls;               /* symbols_new() takes them away: the command may need them yet */
+static struct progress progress; /* one is enough: a process runs one command */
+static char *urls; /* DEBUGINFOD_URLS: symbols_new() unsets it, complete_end() sets it again */
 
 static int tick(void *ctx) {
     const struct complete *c = ctx;
@@ -36,7 +36,7 @@ void complete_ended(struct complete *c, const char *path) {
     if (!c->symbols || c->error == -EINTR)
         return;
     int rc = complete_trace(c, path);
-    /* Another's, still written, or torn: what is there is as good as it was. */
+    /* No error: the trace is another user's, still written, or torn. It keeps what it has. */
     if (rc < 0 && rc != -EBUSY && rc != -EPERM && rc != -ENOTSUP && rc != -EBADMSG &&
         rc != -ENODATA && rc != -ENOMSG && !c->error)
         c->error = rc;

@@ -52,7 +52,7 @@ static void bind(sqlite3_stmt *st, const char *name, const char *value, int numb
         sqlite3_bind_text(st, i, value, -1, SQLITE_STATIC);
 }
 
-/* One row of a side's into `to`. SQLITE_OK or SQLite's error. */
+/* Inserts a row of one side: of four columns into `item`, of three into `setting`. Returns SQLITE_OK or SQLite's error. */
 static int keep(sqlite3_stmt *to[2], const char *side, sqlite3_stmt *row) {
     int n = sqlite3_column_count(row);
     sqlite3_stmt *st = to[n == 4 ? 0 : 1];
@@ -69,7 +69,7 @@ static int gather_side(sqlite3_stmt *to[2], const char *side, const struct diff_
     const char *sql = side_sql;
     int rc = SQLITE_OK;
 
-    sqlite3_exec(from->db, "PRAGMA query_only = OFF", NULL, NULL, NULL); /* temporary tables */
+    sqlite3_exec(from->db, "PRAGMA query_only = OFF", NULL, NULL, NULL); /* for temporary tables */
     while (rc == SQLITE_OK && *sql) {
         sqlite3_stmt *st = NULL;
         if ((rc = sqlite3_prepare_v2(from->db, sql, -1, &st, &sql)) != SQLITE_OK || !st)

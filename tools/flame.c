@@ -13,7 +13,7 @@ struct flame {
     struct flame_node *node;
     struct flame_label *label;
     uint32_t nnodes, nlabels, node_cap, label_cap;
-    uint32_t *node_slots, *label_slots; /* open addressing; number + 1, 0 = empty */
+    uint32_t *node_slots, *label_slots; /* hash tables with open addressing: index + 1, 0 = empty */
     uint32_t node_mask, label_mask;
     int failed;
 };
@@ -33,7 +33,7 @@ static uint64_t hash_node(uint32_t parent, uint32_t label) {
     return mix((uint64_t)parent << 32 | label);
 }
 
-/* Twice the space for an array and its slots. `hash` of element i. */
+/* Doubles the space of an array and rebuilds its hash table; hash() returns the hash of element i. */
 static int grow(struct flame *f, void **array, size_t item, uint32_t *cap, uint32_t **slots,
                 uint32_t *mask, uint32_t n, uint64_t (*hash)(const struct flame *, uint32_t)) {
     uint32_t bigger = *cap ? *cap * 2 : 256;
@@ -78,7 +78,7 @@ int flame_new(struct flame **out) {
         flame_free(f);
         return -ENOMEM;
     }
-    /* The root has no slot: nothing is its sibling, nobody looks for it. */
+    /* The root gets no slot in the hash table: it is never looked up. */
     f->node[0] = (struct flame_node){.label = root};
     f->nnodes = 1;
     *out = f;
@@ -139,7 +139,7 @@ uint32_t flame_child(struct flame *f, uint32_t parent, uint32_t label) {
         return FLAME_ROOT;
     }
     for (; (at = f->node_slots[h & f->node_mask]); h++) {
-        /* After growing, the root has a slot as well; it is nobody's child. */
+        /* at == 1 is the root, which gets a slot when the table grows: it is nobody's child. */
         if (at > 1 && f->node[at - 1].parent == parent && f->node[at - 1].label == label)
             return at - 1;
     }
@@ -165,7 +165,7 @@ static int heavier(const void *a, const void *b) {
     int rc;
 
     const struct flame_label *p = &x->f->label[m->label], *q = &y->f->label[n->label];
-    if (p->kind == FLAME_GROUP && q->kind == FLAME_GROUP) /* as they came: ranks, the main thread */
+    if (p->kind == FLAME_GROUP && q->kind == FLAME_GROUP) /* ranks and threads stay in order */
         return x->node < y->node ? -1 : 1;
     if (m->total != n->total)
         return m->total > n->total ? -1 : 1;
@@ -176,7 +176,7 @@ static int heavier(const void *a, const void *b) {
 
 static int by_name(const void *a, const void *b) {
     const struct flame_label *const *x = a, *const *y = b;
-    /* Native code and Python code are told apart by their colours. */
+    /* Native and Python code are sorted apart: their colours differ, so that they may have the same names. */
     int order = ((*x)->kind == FLAME_NATIVE) - ((*y)->kind == FLAME_NATIVE);
 
     if (!order)
@@ -185,7 +185,7 @@ static int by_name(const void *a, const void *b) {
     return order ? order : strcmp((*x)->file, (*y)->file);
 }
 
-/* Of the labels that the tree still has, those whose name is in several files. */
+/* Marks those labels in the tree whose name occurs in several files. */
 static int mark_shared(struct flame *f) {
     struct flame_label **list = calloc((size_t)f->nlabels + 1, sizeof(struct flame_label *));
     char *used = calloc((size_t)f->nlabels + 1, 1);
@@ -223,7 +223,7 @@ int flame_finish(struct flame *f) {
     }
     for (uint32_t i = 0; i < f->nnodes; i++)
         f->node[i].total = f->node[i].self;
-    /* Children have higher numbers than their parents: one pass from the end sums up, one from the start places. */
+    /* Children have higher numbers than their parents: one pass from the end sums up the weights, one from the start places the frames. */
     for (uint32_t i = f->nnodes; i-- > 1;)
         f->node[f->node[i].parent].total += f->node[i].total;
     for (uint32_t i = 0; i < f->nnodes; i++) {
@@ -250,7 +250,7 @@ int flame_finish(struct flame *f) {
 const char *flame_name(const struct flame_label *l, char *buf, size_t n) {
     const char *base = strrchr(l->file, '/');
 
-    /* All packages have a file of that name: then the folder's says more. */
+    /* Every package has a file of that name: show its folder as well. */
     if (base && strcmp(base, "/__init__.py") == 0) {
         while (base > l->file && base[-1] != '/')
             base--;
@@ -296,8 +296,8 @@ unsigned flame_depth(const struct flame *f, uint64_t least) {
 
 /* ---- folded text ---- */
 
-/* ';' separates frames and a line ends a stack: neither may stand in a name. Nor may what plays with a terminal, or with the direction
- * of writing. */
+/* ';' separates frames and a line's end ends a stack, so both are replaced in names. So are characters that control a terminal or change
+ * the direction of writing. */
 void flame_put_folded(const char *text, FILE *out) {
     const unsigned char *p = (const unsigned char *)text;
     uint32_t c = 0;

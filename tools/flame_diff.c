@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HOW IT WORKS: each side's samples are added up by thread, stack and sixteenth of their trace's time. The stacks of both go into one tree,
- * whose weights are those of B. A frame's share of a side is its part of all samples; how sure that is tell the sixteenths, as in
- * `probing diff`, and the number of samples.
+ * whose weights are those of B. A frame's share of a side is its part of all the side's samples. The noise of a share follows from how much
+ * it differs between the sixteenths, as in `probing diff`, and from the number of samples.
  */
 #include "flame_diff.h"
 
@@ -14,7 +14,7 @@
 #include "flame_sums.h"
 #include "new_file.h"
 
-#define SURE 3 /* times its noise is a difference */
+#define SURE 3 /* a change of more than this many times its noise counts as a difference */
 
 struct side {
     struct sums sums[SUMS_PARTS];
@@ -26,8 +26,8 @@ struct both {
     struct flame_diff *d;
     struct flame *f;
     struct side side[2];
-    struct flame_change *change; /* of each node */
-    double gone;                 /* share of A that is in frames which B has not */
+    struct flame_change *change; /* by node */
+    double gone;                 /* share of A's samples in frames that B does not have */
     char under[400];
 };
 
@@ -38,7 +38,7 @@ static int add(void *ctx, int64_t thread, int64_t stack, uint64_t weight, unsign
     return sums_add(&s->sums[part], thread, stack, weight);
 }
 
-/* The node of a thread, by its name; SQLITE_DONE: the thread is not wanted. */
+/* Sets *node to the node for a thread, by the name of its group. Returns SQLITE_ROW, SQLITE_DONE if the thread is not wanted, or an error. */
 static int thread_node(struct flame *f, sqlite3_stmt *st, int64_t thread, uint32_t *node) {
     sqlite3_reset(st);
     sqlite3_bind_int64(st, 1, thread);
@@ -50,7 +50,7 @@ static int thread_node(struct flame *f, sqlite3_stmt *st, int64_t thread, uint32
     return rc;
 }
 
-/* Stacks become nodes: in each sum the node takes the stack's place, 0 where its thread is not wanted. */
+/* Adds a side's stacks to the tree. In each sum, the member `stack` becomes the number of the node, 0 where its thread is not wanted. */
 static int fold_side(struct both *both, int i, struct fold_stacks *stacks, sqlite3_stmt *st) {
     struct side *s = &both->side[i];
     uint32_t unread = flame_label(both->f, "(stack could not be read)", "", FLAME_GROUP), node = 0;
@@ -109,8 +109,8 @@ static int read_side(struct both *both, int i) {
                      from->name, sqlite3_errmsg(from->db));
 }
 
-/* The share that a frame has of a side, and how far that may be off: as its sixteenths tell, but for the first and the last, in which a
- * program starts and ends, and at least as its number of samples does. */
+/* Returns the share that a frame has of a side's samples, and in *error how far that may be off: the larger of two estimates, one by the spread
+ * of the sixteenths (without the first and the last, in which a program starts and ends), one by the number of samples. */
 static double share(const float *w, const float *all, uint64_t weight, double *error) {
     double sum = w[0] + w[SUMS_PARTS - 1], whole = all[0] + all[SUMS_PARTS - 1], mean = 0, off = 0;
     int n = 0;
@@ -126,7 +126,7 @@ static double share(const float *w, const float *all, uint64_t weight, double *e
     for (int k = 1; k < SUMS_PARTS - 1; k++)
         off += all[k] > 0 ? (w[k] / all[k] - mean) * (w[k] / all[k] - mean) : 0;
     double by_parts = n > 1 ? sqrt(off / (n - 1) / n) : 1;
-    /* One more than was seen: that there was none says little where there is little. */
+    /* One sample more than was seen: that none was seen among few samples proves little. */
     double by_count = weight ? sqrt((sum + 1) * fmax(0, 1 - p)) / (double)weight : 1;
     *error = fmax(by_parts, by_count);
     return p;

@@ -15,7 +15,7 @@ enum part {
     UNKNOWN,  /* not looked up yet */
     ABSENT,   /* not to be shown */
     PYTHON,   /* Python code */
-    IMPORT,   /* Python code of importlib: plumbing */
+    IMPORT,   /* Python code of importlib, which is plumbing as well */
     PLUMBING, /* native code of the interpreter */
     FOREIGN,  /* other native code */
 };
@@ -23,8 +23,8 @@ enum part {
 struct shown {
     uint32_t label;
     enum part part;
-    uint32_t library; /* native: the label that stands for all of its library, else 0 */
-    uint32_t place;   /* the label of its line, where lines are shown and it is known, else 0 */
+    uint32_t library; /* of native code: the label that stands for its whole library; else 0 */
+    uint32_t place;   /* the label of its line; 0: lines are not shown, or it is not known */
     uint32_t line;    /* 0: not known */
     int64_t id;
 };
@@ -32,13 +32,13 @@ struct shown {
 struct fold_stacks {
     struct flame *f;
     const struct fold *fold;
-    sqlite3_stmt *frames; /* of one stack, outermost first */
+    sqlite3_stmt *frames; /* gives the frames of one stack, outermost first */
     struct shown *shown;  /* by frame id */
-    uint64_t *weight;     /* the same: what was at that line */
+    uint64_t *weight;     /* by frame id, too: weight of all samples with this frame */
     int64_t nframes;
-    struct shown *stack; /* scratch */
+    struct shown *stack; /* the stack in work */
     size_t cap;
-    sqlite3_stmt *frame; /* one frame's names */
+    sqlite3_stmt *frame; /* gives one frame's names */
 };
 
 static const char *text(sqlite3_stmt *st, int i) {
@@ -59,7 +59,7 @@ static int query_number(sqlite3 *db, const char *sql, double *out) {
     return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
-/* Code that came with Python or a package, by where such code lies. */
+/* Returns whether code came with Python or a package, which its folder shows. */
 static int is_library(const char *file) {
     return strstr(file, "/site-packages/") || strstr(file, "/dist-packages/") ||
            strstr(file, "/lib/python3") || strstr(file, "/lib64/python3") ||
@@ -71,7 +71,7 @@ static const char *base_name(const char *path) {
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* The interpreter itself: python3.11, libpython3.11.so.1.0, libpython3.so. */
+/* Returns whether a module is the interpreter itself: python3.11, libpython3.11.so.1.0, libpython3.so. */
 static int is_interpreter(const char *module) {
     const char *base = base_name(module);
 
@@ -100,9 +100,9 @@ static void cut_parameters(char *name) {
 }
 
 /*
- * What people call a function: no symbol version, no mark that the compiler left on a clone or a part of
- * it. A place without a name ("libx.so+0x12") becomes its library, or each address would be a
- * frame of its own.
+ * Writes the name that people know a native function by: without the symbol version, and without the marks
+ * that compilers put on a function's clones and parts. An address without a name ("libx.so+0x12") gets the
+ * name of its library, as otherwise each address would be a frame of its own.
  */
 static void native_name(const char *name, const char *module, char *buf, size_t n) {
     static const char *const marks[] = {"@",      ".lto_priv.", ".constprop.",
@@ -123,7 +123,7 @@ static void native_name(const char *name, const char *module, char *buf, size_t 
     cut_parameters(buf);
 }
 
-/* What frame `id` is shown as. */
+/* Returns what frame `id` is shown as. */
 static struct shown look_up(struct fold_stacks *s, int64_t id, int *rc) {
     struct shown shown = {.part = ABSENT};
     char name[1000];
@@ -162,13 +162,13 @@ static struct shown look_up(struct fold_stacks *s, int64_t id, int *rc) {
     return s->shown[id] = shown;
 }
 
-/* Leaves plumbing out of a stack (outermost first); the number of frames that stay. */
+/* Removes the interpreter's own frames from a stack, outermost frame first. Returns the number of frames that stay. */
 static size_t drop_plumbing(struct shown *stack, size_t n) {
     size_t first = 0, tail = n, kept = 0;
 
     while (first < n && stack[first].part != PYTHON && stack[first].part != IMPORT)
         first++;
-    if (first == n) /* not a Python thread: all of it is of interest */
+    if (first == n) /* not a Python thread: keep all frames */
         return n;
     while (tail > first && (stack[tail - 1].part == PLUMBING || stack[tail - 1].part == IMPORT))
         tail--;
@@ -212,8 +212,8 @@ int fold_stack(struct fold_stacks *s, uint32_t node, int64_t stack, uint64_t wei
     for (size_t i = 0; i < n; i++) {
         const struct shown *f = &s->stack[i];
         s->weight[f->id] += weight;
-        /* Functions without a name, within a library: between named ones they say nothing, at the end of a
-         * stack they are one frame. */
+        /* Functions of a library that have no name: between named ones they say nothing and are left out; at
+         * the end of a stack they become one frame. */
         if (i && f->library && f->label == f->library && s->stack[i - 1].library == f->library &&
             (f->label == s->stack[i - 1].label || (i + 1 < n && !s->fold->all_frames)))
             continue;
@@ -267,7 +267,7 @@ void fold_close(struct fold_stacks *s) {
 
 /* ---- the groups at the root ---- */
 
-/* "python3 train.py" for "/usr/bin/python3 train.py": where the interpreter lies is not news. */
+/* Returns "python3 train.py" for "/usr/bin/python3 train.py": the interpreter's folder is of no interest. */
 static const char *short_command(const char *command) {
     size_t n = strcspn(command, " ");
     const char *p = command + n;
@@ -300,14 +300,14 @@ static void take_facts(struct fold *fold, sqlite3_stmt *st) {
     fold->first_pid = sqlite3_column_int64(st, PID);
 }
 
-/* Steps to the row of a thread: SQLITE_ROW; SQLITE_DONE: it is not wanted; or an error. */
+/* Steps to the row of a thread. Returns SQLITE_ROW, SQLITE_DONE if the thread is not wanted, or an error. */
 static int find_thread(sqlite3_stmt *st, int64_t thread) {
     sqlite3_reset(st);
     sqlite3_bind_int64(st, 1, thread);
     return sqlite3_step(st);
 }
 
-/* Counts processes, and says whether there are several groups, so that needless frames are not made. */
+/* Counts processes, and finds whether threads are in several groups: a single group needs no frame of its own. */
 static int count_groups(const struct sums *sums, sqlite3_stmt *st, unsigned *processes,
                         int *several) {
     char first[200] = "";

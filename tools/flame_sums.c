@@ -51,8 +51,8 @@ static int by_thread(const void *a, const void *b) {
 }
 
 /*
- * A tick stands for the period it was taken at. With one period throughout, ticks are counted;
- * else they are counted in units of the shortest.
+ * Each tick of the sampler stands for the period at its time. If there is one period throughout, ticks
+ * are counted; else a tick counts as its period in units of the shortest one.
  */
 static int find_tick(double *tick, sqlite3 *db, int *mixed) {
     sqlite3_stmt *st;
@@ -75,8 +75,8 @@ int sums_each(sqlite3 *db, const struct fold *fold, double *tick, sums_row *row,
     static const char by_period[] =
         "CAST(s.count * coalesce((SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts"
         " ORDER BY p.since DESC LIMIT 1), t.period_ns) / ?4 + 0.5 AS INTEGER)";
-    /* What waits off a CPU is idle, but for main threads: what those wait for, the program waits for. Those of helper processes wait
-     * for work. */
+    /* A thread that waits off a CPU is idle, unless it is a main thread: what that waits for, the whole program waits for. A helper process's
+     * main thread is idle, too: it waits for work. */
     static const char busy[] =
         " AND (s.flags & 1 OR t.first_id + s.thread IN (SELECT h.id FROM thread h JOIN trace_file x ON x.id = h.trace"
         " WHERE h.tid = x.pid AND coalesce(x.role, '') NOT IN ('launcher', 'dataloader')))";

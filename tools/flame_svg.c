@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flame_svg.c - the tree as a self-contained SVG.
+ * flame_svg.c - writes the tree as a self-contained SVG.
  *
  * Each frame is a nested <svg>: it clips its own text, so that zooming (embed/flame.js) sets x and width and
  * nothing else. The picture is complete without the script: in a mail or an <img> it is static.
@@ -18,12 +18,12 @@
 #include "common.h"
 #include "flame.h"
 
-#define WIDTH  1200 /* before a script fits it to the window */
+#define WIDTH  1200 /* until the script fits the picture to the window */
 #define MARGIN 10
 #define ROW    18
 #define HEAD   104
 
-#define LONGEST 500 /* bytes of a name */
+#define LONGEST 500 /* bytes of a name; longer ones are cut */
 
 static const char script[] = {
 #include "tools/embed/flame.js.inc"
@@ -32,8 +32,8 @@ static const char style[] = {
 #include "tools/embed/flame.css.inc"
     0};
 
-/* Code of the user's is warm and strong, libraries are pale, native code is cool: the eye finds its own code
- * first, and blue and orange are told apart by everybody. Hue follows the file, lightness the function. */
+/* The user's code has warm, strong colours, libraries pale ones, native code cool ones: users find their own code
+ * first, and everybody can tell blue from orange. The hue depends on the file, the lightness on the function. */
 static const struct palette {
     const char *name;
     double hue, hue_range, saturation, light, light_range;
@@ -71,9 +71,9 @@ static void put_color(FILE *out, enum flame_kind kind, const char *func, const c
             channel(hue, p->saturation, l, 8), channel(hue, p->saturation, l, 4));
 }
 
-/* By how many hundredths of all time a share changed: three steps of less and of more, and between them what may be chance. */
+/* The colours of a change, by how many hundredths of all time the share changed: three steps of less and three of more. What may be chance is NO_CHANGE. */
 static const struct change_color {
-    double points; /* from here on, but for the noise */
+    double points; /* least change that has this colour, if it is above the noise */
     const char *color;
 } change_colors[] = {{-1e9, "#5b8fd6"}, {-5, "#8fb5e6"}, {-1, "#c3d8f2"},
                      {0, "#f8cdbf"},    {1, "#f09a80"},  {5, "#e3664f"}};
@@ -90,8 +90,8 @@ static const char *change_color(const struct flame_change *c) {
     return change_colors[i].color;
 }
 
-/* Any bytes as XML text or attribute: what is not UTF-8, not allowed in XML or turns the direction of writing becomes U+FFFD. What
- * nobody could read is cut: a name is in the picture three times for each of its frames. */
+/* Writes any bytes as XML text or attribute. What is not UTF-8, not allowed in XML or turns the direction of writing becomes U+FFFD. Names too
+ * long to be read are cut, as a name is in the picture three times for each of its frames. */
 static void put_text(FILE *out, const char *text) {
     const unsigned char *p = (const unsigned char *)text;
     uint32_t c = 0;
@@ -191,7 +191,7 @@ static void put_frame(const struct canvas *c, uint32_t i) {
     fputs("</text></svg>\n", c->out);
 }
 
-/* What the colours mean. */
+/* Draws a colour of the legend at x, and the text that explains it. Returns the x of what comes next. */
 static int put_key(const struct canvas *c, int x, const char *color, const char *text) {
     fprintf(
         c->out,
@@ -262,7 +262,7 @@ void flame_write_svg(const struct flame *f, const struct flame_picture *p, FILE 
 
     c.all = flame_node(f, FLAME_ROOT)->total;
     if (!c.all)
-        c.all = 1; /* an empty picture, and no division by it */
+        c.all = 1; /* draws an empty picture, without a division by 0 */
     c.least = (uint64_t)ceil((double)c.all * p->least);
     if (!c.least)
         c.least = 1;
@@ -282,6 +282,6 @@ void flame_write_svg(const struct flame *f, const struct flame_picture *p, FILE 
     }
     fputs("</g>\n", out);
     put_head(&c);
-    /* Last, so that all it looks for is there. */
+    /* The script comes last, so that all elements that it looks for exist. */
     fprintf(out, "<script><![CDATA[\n%s]]></script>\n</svg>\n", script);
 }

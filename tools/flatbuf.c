@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define FIELDS 16
-#define ROOT   8 /* the offset of the root, and four bytes so that what follows may need eight */
+#define ROOT   8 /* bytes before the first table: the root's offset, and four to align to eight */
 
 void flatbuf_free(struct flatbuf *b) {
     free(b->p);
@@ -17,7 +17,7 @@ void flatbuf_reset(struct flatbuf *b) {
     b->failed = 0;
 }
 
-/* n zeros, after as many as it takes to lie at a multiple of `align`, plus `off`; their place, 0: no memory. */
+/* Appends n zeros at the next place that is `off` after a multiple of `align`. Returns that place, or 0 without memory. */
 static size_t room(struct flatbuf *b, size_t n, size_t align, size_t off) {
     size_t at = b->n ? b->n : ROOT;
 
@@ -48,8 +48,8 @@ static unsigned bytes_of(int size) {
 }
 
 /*
- * First the table of places (its own size, the table's, where each field lies in it), then the table: the way back to those places, and the
- * fields, the widest first, which leaves no gaps where the table begins four bytes before a multiple of eight.
+ * Writes the vtable first (its own size, the table's size, the place of each field in the table), then the table: the distance back to the vtable,
+ * and the fields. The widest fields come first: as the table begins four bytes after a multiple of eight, that leaves no gaps.
  */
 size_t flatbuf_table(struct flatbuf *b, const struct flatbuf_field *field, unsigned n, size_t *at) {
     uint16_t places[2 + FIELDS] = {0}, end = 4;
@@ -92,7 +92,7 @@ size_t flatbuf_vector(struct flatbuf *b, const void *elements, size_t n, size_t 
 size_t flatbuf_text(struct flatbuf *b, const char *text) {
     size_t at = flatbuf_vector(b, text, strlen(text), 1, 4);
 
-    room(b, 1, 1, 0); /* a zero follows it, which does not count */
+    room(b, 1, 1, 0); /* a zero byte ends the text; its length does not count it */
     return at;
 }
 

@@ -6,9 +6,9 @@
 
 #include "sql_tokens.h"
 
-#define MOST 1000 /* of a larger LIMIT the last steps will hardly have as many */
+#define MOST 1000 /* largest LIMIT: the last steps will hardly have more calls */
 
-/* Goes past the word. */
+/* Returns whether the token is this word, and if so moves *t past it. */
 static int take(struct token *t, const char *word) {
     if (!sql_is(*t, word))
         return 0;
@@ -23,7 +23,7 @@ static int take_sign(struct token *t, const char *sign) {
     return 1;
 }
 
-/* Column names as they are, or *: nothing that is called as another column, or adds up. */
+/* Moves past plain column names, or *. Returns 0 at anything else, such as a sum, or a name given by AS. */
 static int take_columns(struct token *t) {
     if (take_sign(t, "*"))
         return 1;
@@ -35,7 +35,7 @@ static int take_columns(struct token *t) {
     return 1;
 }
 
-/* step DESC, and what orders those of a step. */
+/* Moves past ORDER BY step DESC, and the columns after it that order the calls of one step. */
 static int take_order(struct token *t) {
     if (!take(t, "order") || !take(t, "by") || !take(t, "step") || !take(t, "desc"))
         return 0;

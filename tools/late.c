@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * late.c - libraries that few commands need, loaded when the first of their functions is called. With those that they need themselves
- * (nine in all) they are half of what it takes to start a program, and most questions to a process take little longer.
+ * late.c - loads libraries that few commands need when the first of their functions is called. Together with the libraries that they need
+ * (nine in all) they would take half of the time that a program needs to start, and most questions to a process take little longer than that.
  *
- * Each function is here under its own name, so that nobody who calls it knows: a jump to where its `struct late` points, which is `late_first`
- * at first and then the function itself. As a linker's lazy binding does it, but for the library too.
+ * Each function is defined here under its own name, so that callers need no change: it jumps to where its `struct late` points, which first is
+ * code that finds the function (`late_first`) and then the function itself. This is the dynamic linker's lazy binding, for the library as well.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 #include "common.h"
 
 struct late {
-    void (*to)(void); /* what the assembler below expects to come first */
+    void (*to)(void); /* must be the first member: the assembler below jumps through it */
     const char *name;
-    const char *const *files; /* of the library, the first that there is */
+    const char *const *files; /* of the library: the first that can be loaded is taken */
 };
 
 static const char *const dw[] = {"libdw.so.1", NULL}, *const elf[] = {"libelf.so.1", NULL},
                          *const edit[] = {"libedit.so.2", "libedit.so.0", NULL};
 
-/* Any thread; two may find the same. There is no going on without: the caller has no other answer. */
+/* Any thread may call this; two may find the same function. Without the library the program ends, as the caller cannot go on. */
 __attribute__((used, visibility("hidden"))) void *late_find(struct late *l) {
     void *lib = NULL, *found = NULL;
 
@@ -34,7 +34,7 @@ __attribute__((used, visibility("hidden"))) void *late_find(struct late *l) {
     return found;
 }
 
-/* In %r11: the struct late. What a caller passes is kept, the number of vector registers in %al of a variadic function too. */
+/* %r11 holds the struct late. All registers with arguments are saved, also %rax: a variadic call has the number of vector registers in %al. */
 __asm__(".pushsection .text\n"
         ".type late_first, @function\n"
         "late_first:\n"

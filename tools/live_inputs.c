@@ -16,7 +16,7 @@
 #include "progress.h"
 
 #define FLUSH_MS  1000 /* how long a recorded process gets to write out what it has */
-#define FINISH_MS 5000 /* and another program, that completes the trace of one which died */
+#define FINISH_MS 5000 /* how long we wait for a program that completes a dead one's trace */
 
 int live_inputs_add(struct inputs *in, char *const *paths, int n, unsigned flags) {
     int missing = 0;
@@ -46,11 +46,11 @@ static struct input *find(struct inputs *in, const char *path) {
 
 struct work {
     struct inputs *in;
-    struct complete complete; /* of what was finished here */
+    struct complete complete; /* adds symbols to the traces that were completed here */
     int begun;
 };
 
-/* Another finisher (probing-record, another question) is waited for: until then the trace may lack nearly all. */
+/* Completes a trace. If another program is doing so (probing-record, another question) it waits for that: until then the trace may lack nearly all. */
 static int finish(const char *path, int signal, struct writer_finished *done) {
     int rc;
 
@@ -62,9 +62,9 @@ static int finish(const char *path, int signal, struct writer_finished *done) {
     }
 }
 
-/* The process died: its trace is completed from its live file. */
+/* Completes the trace of a process that died, from its live file. */
 static void complete(struct work *w, const struct live_seen *seen, const struct input *input) {
-    static struct writer_finished done; /* holds a path: large */
+    static struct writer_finished done; /* static, as it is large: it holds a path */
     int pid = host_pid(seen->l), signal = cause_signal(pid);
     int rc = finish(seen->path, signal, &done);
 
@@ -84,7 +84,7 @@ static void complete(struct work *w, const struct live_seen *seen, const struct 
     }
 }
 
-/* The process writes out what it has. 1: it died instead. */
+/* Asks the process to write out its records. Returns 1 if it died instead. */
 static int flush(const char *path) {
     struct live *l;
     int status, dead = 0;
@@ -105,7 +105,7 @@ static int each_live(const struct live_seen *seen, void *arg) {
     struct work *w = arg;
     struct input *input = seen->l ? find(w->in, seen->l->trace_path) : NULL;
 
-    if (progress_stopped()) /* many processes: each may take its second */
+    if (progress_stopped()) /* of many processes, each may take FLUSH_MS */
         return 1;
     if (!input)
         return 0;

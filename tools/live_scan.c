@@ -23,13 +23,13 @@
 
 #define ASKED_NS   50000000
 #define ASKED_MOST 4
-#define BEGUN_S    1 /* it takes milliseconds to make a live file */
+#define BEGUN_S    1 /* seconds until an unfinished live file counts as abandoned */
 
-/* After an exec the process lives, and what was recorded of it is another program's: that has not mapped the live file. Where we cannot
- * look, it is taken to be there. */
+/* Returns whether the process has mapped the live file. After an exec it has not: the process lives on, but not the program that was recorded.
+ * Where the process's mappings cannot be read, the file counts as mapped. */
 static int is_mapped(const struct live *l, const char *path) {
-    /* Those that had: a question to one process asks twice within milliseconds, the second time among its children, and each asking takes
-     * one of a large process. */
+    /* The last processes found to have theirs mapped. One question to a process looks twice within milliseconds, the second time among its
+     * children, and each look takes a millisecond for a large process. */
     static _Thread_local struct {
         uint64_t start, when;
         int pid;
@@ -75,16 +75,16 @@ static int scan_file(const char *path, int (*fn)(const struct live_seen *, void 
     struct live *l = NULL;
 
     seen.error = live_open(&l, path, 0);
-    if (seen.error == -ENOENT) /* gone since readdir: its recording has ended */
+    if (seen.error == -ENOENT) /* removed since readdir(): the recording has ended */
         return 0;
     if (seen.error == 0 && l->uid != geteuid()) {
         live_close(l);
         l = NULL;
-        seen.error = -EPERM; /* root may open it, but whose it is may write there what he likes */
+        seen.error = -EPERM; /* root can open it, but its owner may write anything there */
     }
     if (seen.error == 0)
         seen.l = l;
-    /* It recorded nothing (an agent brought in by probing eval, or killed as it began): nothing is lost with its live file. */
+    /* A dead process that recorded nothing (its agent came for probing eval, or it was killed at the start): nothing is lost when its live file is removed. */
     int nothing = l && !l->trace_path[0] && !live_seen_alive(&seen);
     int rc = nothing ? 0 : fn(&seen, arg);
     if (nothing)
@@ -94,7 +94,7 @@ static int scan_file(const char *path, int (*fn)(const struct live_seen *, void 
     return rc;
 }
 
-/* Of a process that was killed as it made it. */
+/* Removes an unfinished live file of a process that was killed while it created the file. */
 static void remove_begun(const char *path) {
     int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
@@ -112,8 +112,8 @@ static int ends_with(const char *name, const char *end) {
     return n > k && strcmp(name + n - k, end) == 0;
 }
 
-/* The folder, if it is this user's, and nobody else may put a file there. NULL: none, or not to be trusted, which is said of
- * the one that was asked for alone: others may make any number of them where everybody may. */
+/* Opens the folder, if it belongs to this user and nobody else may put files there. Returns NULL if there is none or it cannot be trusted. The
+ * latter is reported only for PROBING_RUN_DIR: in places that are open to all, others may create any number of such folders. */
 static DIR *open_dir(const char *dir) {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     const char *run = getenv("PROBING_RUN_DIR");

@@ -16,7 +16,7 @@
 #include "host_pid.h"
 #include "live_scan.h"
 
-static int asked; /* the process */
+static int asked; /* the process that is asked; 0: none */
 
 int live_pid(void) {
     return asked;
@@ -32,7 +32,7 @@ static int is_attached(sqlite3 *db) {
            file && !*file;
 }
 
-/* The schema `python` in memory. */
+/* Attaches the schema `python` in memory, with an empty table backtrace. */
 static int attach_python(sqlite3 *db) {
     sqlite3_exec(db, "DETACH python", NULL, NULL, NULL);
     int rc = sqlite3_exec(db,
@@ -49,7 +49,7 @@ static int attach_python(sqlite3 *db) {
     return rc;
 }
 
-/* In it a name for each view of main that the SQL may mean: to plan all of them takes seconds where nothing is stored (store.c). */
+/* Adds to the schema `python` a name for each view of main that the SQL may mean. Planning all views would take seconds where nothing is stored (store.c). */
 static int name_views(sqlite3 *db, const char *sql) {
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(
@@ -106,7 +106,7 @@ static int add_frames(sqlite3 *db, const cJSON *thread) {
     return rc;
 }
 
-/* The stack of the main thread as it is now. TOOL_OK with *answer to be freed, or the exit code, said. */
+/* Reads the present stack of the main thread. Returns TOOL_OK with *answer to be freed, or reports an error and returns the exit code. */
 static int ask_stack(cJSON **answer) {
     struct inspect_stacks want = {.flags = INSPECT_JSON | INSPECT_MAIN};
     char *out = NULL;
@@ -151,7 +151,7 @@ int live_backtrace(sqlite3 *db, const char *sql) {
 
 struct found {
     int pid;
-    char *trace; /* LIVE_PATH */
+    char *trace; /* has LIVE_PATH bytes */
 };
 
 static int each(const struct live_seen *seen, void *arg) {
@@ -181,7 +181,7 @@ int live_trace(int pid, char path[LIVE_PATH]) {
     if (stat(proc, &st) != 0)
         return tool_fail("process %d is not being recorded: there is none (what is: probing list)",
                          pid);
-    if (st.st_uid != geteuid()) /* root, too, trusts no other's live file */
+    if (st.st_uid != geteuid()) /* even root does not trust another user's live file */
         return tool_fail(
             "process %d is user %u's: only that user may ask its recording (sudo -u '#%u'; or convert the trace that "
             "probing -t %d status names)",
@@ -208,7 +208,7 @@ static int run_memory(int argc, char **argv) {
 }
 
 static const struct {
-    const char *word, *name; /* name: of the program, for its messages */
+    const char *word, *name; /* name: the program's name in messages */
     int (*run)(int argc, char **argv);
 } commands[] = {{"query", "probing-query", cmd_query},
                 {"memory", "probing-query", run_memory},

@@ -46,7 +46,7 @@ static const struct command {
 };
 #define NCOMMANDS (sizeof commands / sizeof *commands)
 
-/* What is asked of a live process: `probing -t PID NAME` (cmd_target.c). */
+/* The commands on a live process: `probing -t PID NAME` (cmd_target.c). */
 static const char *const target_commands[] = {"inject", "eval",   "repl", "watch",
                                               "config", "status", "stop", "memory"};
 
@@ -98,7 +98,7 @@ static const struct command *find(const char *name) {
     return NULL;
 }
 
-/* argv[0] becomes "probing-NAME": commands and their messages never see which way they were called.
+/* Runs a command with argv[0] "probing-NAME", so that it and its messages are the same however it was called.
  */
 static int run(const struct command *c, int argc, char **argv) {
     static char name[64];
@@ -116,7 +116,7 @@ static int is_number(const char *text) {
     return *text && !text[strspn(text, "0123456789")];
 }
 
-/* The program `name` of this installation takes over. */
+/* Replaces this process by the program `name` of this installation. */
 static int become(const char *name, char **argv) {
     char path[4096];
 
@@ -135,14 +135,14 @@ int cmd_cluster(int argc, char **argv) {
     return become("probing-cluster", argv);
 }
 
-/* HOST:PORT, or with http:// or https:// in front. */
+/* Returns whether the target is HOST:PORT, maybe with http:// or https:// in front. */
 static int is_remote(const char *target) {
     const char *colon = strrchr(target, ':');
 
     return colon && colon[1] && !colon[1 + strspn(colon + 1, "0123456789/")];
 }
 
-/* `probing -t HOST:PORT WORD [PID] ...`, argv[0] is WORD. */
+/* Runs `probing -t HOST:PORT WORD [PID] ...`; argv[0] is WORD. */
 static int with_remote(const char *target, int argc, char **argv) {
     char **all = calloc((size_t)argc + 3, sizeof *all);
 
@@ -156,7 +156,7 @@ static int with_remote(const char *target, int argc, char **argv) {
     return code;
 }
 
-/* `probing -t TARGET WORD ...`, however it was written; argv[0] is WORD. */
+/* Runs `probing -t TARGET WORD ...`, in whichever order it was written; argv[0] is WORD. */
 static int with_target(const char *target, int argc, char **argv) {
     char option[] = "-t", program[] = "probing";
     int pid;
@@ -168,7 +168,7 @@ static int with_target(const char *target, int argc, char **argv) {
         return code;
     int helped = argc == 2 && strcmp(argv[1], "--help") == 0;
     const struct command *c = helped && live_is_command(argv[0]) ? find(argv[0]) : NULL;
-    if (c) /* what it says of files it does for a process */
+    if (c) /* the command's own help: what it does with files it also does with a process */
         return run(c, argc, argv);
     if (live_is_command(argv[0]) && !helped)
         return live_command(pid, argv[0], argc, argv);
@@ -185,8 +185,8 @@ static int with_target(const char *target, int argc, char **argv) {
     return code;
 }
 
-/* With ENDPOINT set, whether this command means the process there: what can mean nothing else does, and `query`, `flamegraph` and
- * `backtrace` where they name no file. */
+/* Returns whether, with ENDPOINT set, this command means the process there. Commands that are for processes only do; `query`, `flamegraph`
+ * and `backtrace` do if they name no file. */
 static int is_for_endpoint(int argc, char **argv) {
     if (is_target_word(argv[0]))
         return 1;
@@ -200,14 +200,14 @@ static int is_for_endpoint(int argc, char **argv) {
     return 1;
 }
 
-/* The same of a server elsewhere: there the process follows the word, and `list` is asked for too. */
+/* The same for an ENDPOINT that is a server elsewhere: the command is followed by the process, and `list` may be asked for as well. */
 static int is_for_remote(int argc, char **argv) {
     return strcmp(argv[0], "list") == 0 ||
            (argc > 1 && (is_number(argv[1]) || is_target_word(argv[0])) &&
             is_for_endpoint(argc, argv));
 }
 
-/* The names that PyPI's `probing` has for some commands, written out; its `launch -r` means what `record` does anyway. Returns argc. */
+/* Replaces the names that PyPI's `probing` has for some commands by ours. The -r of its `launch` is dropped, as `record` does that anyway. Returns the new argc. */
 static int spell_out(int argc, char **argv) {
     static char names[][2][16] = {{"ls", "list"},     {"l", "list"},    {"bt", "backtrace"},
                                   {"b", "backtrace"}, {"e", "eval"},    {"q", "query"},
@@ -225,7 +225,7 @@ static int spell_out(int argc, char **argv) {
             break;
         }
     if (is_launch && (strcmp(argv[2], "-r") == 0 || strcmp(argv[2], "--recursive") == 0)) {
-        memmove(&argv[2], &argv[3], (size_t)(argc - 2) * sizeof *argv); /* with the NULL */
+        memmove(&argv[2], &argv[3], (size_t)(argc - 2) * sizeof *argv); /* the NULL, too */
         argc--;
     }
     return argc;
@@ -249,7 +249,7 @@ static int dispatch(int argc, char **argv) {
     if (argc > 3 && (is_target_word(word) || live_is_command(word)) &&
         (strcmp(argv[2], "-t") == 0 || strcmp(argv[2], "--target") == 0)) {
         const char *target = argv[3];
-        argv[3] = argv[1]; /* the word goes where the pid was */
+        argv[3] = argv[1]; /* the command goes to the target's place */
         return with_target(target, argc - 3, argv + 3);
     }
     if ((strcmp(word, "-t") == 0 || strcmp(word, "--target") == 0) && argc > 3 &&
@@ -296,11 +296,11 @@ static int dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS,
-                   0); /* a lock for each allocation: 5 % of a conversion */
+                   0); /* statistics take a lock for each allocation: 5 % of a conversion's time */
     mallopt(
         M_MMAP_THRESHOLD,
-        1 << 20); /* what is large goes back to the kernel: a fifth of what a conversion takes */
-    /* And what is small does not at each turn: each trace, and each statement, would take it from there again. */
+        1 << 20); /* large blocks go back to the kernel when freed: a fifth of what a conversion takes */
+    /* Freed small blocks stay with the process for a while: each trace, and each statement, would get them from the kernel again. */
     mallopt(M_TRIM_THRESHOLD, 8 << 20);
     mallopt(M_TOP_PAD, 512 << 10);
     cut_short_install();

@@ -15,10 +15,10 @@
 #include "sql_select.h"
 
 #define BIT(type) (1ull << TRACE_##type)
-#define TICKS     BIT(sample) /* which thread did when whatever it did */
+#define TICKS     BIT(sample) /* samples without their stacks: which thread, and when */
 #define SAMPLES   (TICKS | VTAB_STACKS)
 #define FUNCTIONS                                                                                  \
-    (TICKS | VTAB_FUNCTIONS) /* and their sums over all traces, without what they are called from */
+    (TICKS | VTAB_FUNCTIONS) /* by function, with sums over all traces, without callers */
 #define SUMS        (SAMPLES | VTAB_SUMS)
 #define METRICS     (BIT(cpu) | BIT(memory) | BIT(io) | BIT(network) | BIT(gpu)) /* each second */
 #define TORCH       (VTAB_STEPS | BIT(torch_cuda) | BIT(torch_memory))
@@ -27,24 +27,24 @@
 #define NAMES       (WHAT_IT_IS | BIT(event) | BIT(event_value)) /* own_tables.h has more of them */
 #define EVERYTHING  UINT64_MAX
 #define NO_RECORD   0
-#define WHAT_IT_IS  NEED_TRACES /* of the trace itself, which is there in any case */
+#define WHAT_IT_IS  NEED_TRACES /* facts about the trace itself, which are always read */
 #define STACK_TABLE "main.probing_stack_now"
 #define VIEWS       " trace runs samples "
 
-/* By table. What is not here needs all: rows that several sorts of records, or all, make together. */
+/* The types of records that a table needs. A table that is not listed needs all: its rows are made of several types of records, or of all. */
 static const struct {
-    const char *table, *columns; /* of `columns`, with blanks around, alone; NULL: all */
+    const char *table, *columns; /* columns: only for these, with blanks around; NULL: for all */
     uint64_t types;
 } tables[] = {
     {"sample", " stack ", SAMPLES | VTAB_ROWS},
     {"sample", NULL, TICKS | VTAB_ROWS},
-    {"stack", "  ", WHAT_IT_IS}, /* joined by a view, or counted: need_of() tells them apart */
+    {"stack", "  ", WHAT_IT_IS}, /* joined by a view, or counted: need_of() tells these apart */
     {"stack", NULL, SAMPLES},
     {"part", NULL, SAMPLES},
     {"frame", NULL, SAMPLES},
     {"function", NULL, FUNCTIONS},
     {"stack_total", NULL, SUMS},
-    {"function_total", NULL, FUNCTIONS | VTAB_SUMS}, /* view hot_functions needs less: on_read() */
+    {"function_total", NULL, FUNCTIONS | VTAB_SUMS}, /* hot_functions needs less: on_read() */
     {"memory_sample", NULL, METRICS},
     {"cpu", NULL, METRICS},
     {"io", NULL, METRICS},
@@ -69,7 +69,7 @@ static const struct {
     {"variable", NULL, BIT(variable) | VTAB_NUMBERS},
     {"trigger_event", " id ts kind tid tick detail text ", BIT(trigger)},
     {"trigger_event", NULL, BIT(trigger) | VTAB_NUMBERS},
-    /* Of VIEWS: SQLite tells what all columns of a view are made of, so these are asked for those that are read. */
+    /* The views in VIEWS. SQLite reports what all columns of a view are made of, used or not, so for these views the columns that are read are looked up here. */
     {"trace",
      " id file host boot_id pid ppid rank local_rank world_size command exe python start end clock"
      " end_reason duration period clock_uncertainty bytes blocks cwd uid agent how process_start role"
@@ -80,7 +80,7 @@ static const struct {
     {"runs", " run traces processes ranks hosts started ended command ", WHAT_IT_IS},
     {"runs", NULL, EVERYTHING},
     {"samples", " func file lineno frame_type stack_id ", SAMPLES | VTAB_ROWS},
-    {"samples", NULL, WHAT_IT_IS}, /* its ticks are asked for with the view, by whatever column */
+    {"samples", NULL, WHAT_IT_IS}, /* on_read() adds the ticks, whatever column is read */
     {"trace_file", " complete lost ", EVERYTHING},
     {"trace_file", NULL, WHAT_IT_IS},
     {"process_info", NULL, WHAT_IT_IS},
@@ -89,13 +89,13 @@ static const struct {
     {"fact", NULL, WHAT_IT_IS},
     {"clock", NULL, WHAT_IT_IS},
     {"period", NULL, WHAT_IT_IS},
-    /* What refers to a thread makes its row. A column without a name: it is joined, and nothing is asked of it. */
+    /* Records that refer to a thread make its row. The empty column name is for a join that reads no column. */
     {"thread", "  id trace tid name ident start_ts end_ts comm ", WHAT_IT_IS},
     {"thread", " samples running cpu_us ", TICKS},
     {"sqlite_master", NULL, NAMES},
     {"json_each", NULL, NO_RECORD},
     {"generate_series", NULL, NO_RECORD},
-    /* Of converter/sql_schemas.h; cluster.nodes counts what was lost. */
+    /* Tables of converter/sql_schemas.h. cluster.nodes is not listed, so needs all: it counts what was lost. */
     {"df_settings", NULL, WHAT_IT_IS},
     {"envs", NULL, WHAT_IT_IS},
     {"tables", NULL, NAMES},
@@ -105,8 +105,8 @@ static const struct {
 
 struct need {
     uint64_t types;
-    int all, thread, stack, view, other; /* view: one of VIEWS; other: it does not only read */
-    char *views;                         /* their names, a blank before and behind each */
+    int all, thread, stack, view, other; /* view: one of VIEWS is read; other: not only a read */
+    char *views;                         /* names of all views, with blanks around each */
 };
 
 static int is_one_of(const char *name, const char *list) {
@@ -122,7 +122,7 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
 
     (void)database;
     n->other |= action != SQLITE_READ && action != SQLITE_SELECT && action != SQLITE_FUNCTION;
-    /* What it says of functions, and of tables that it makes for virtual ones, is none. */
+    /* Only reads count here: SQLite also reports functions, and tables that it makes for virtual ones. */
     if (action != SQLITE_READ)
         return SQLITE_OK;
     if (by && is_one_of(by, VIEWS)) {
@@ -143,13 +143,13 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
             n->stack |= strcmp(table, "stack") == 0;
             return SQLITE_OK;
         }
-    /* A view's columns are told besides, by what they are made of; those of system.process are not. */
+    /* A view needs nothing more, as SQLite reports what its columns are made of as well. It does not for system.process, which like any other unknown table needs all. */
     n->all |= !is_one_of(table, n->views);
     n->types |= WHAT_IT_IS;
     return SQLITE_OK;
 }
 
-/* python.NAME is NAME, python.backtrace the stack of a live process, which no record is asked for. sqlite3_free */
+/* Returns the SQL with main.NAME for python.NAME, and for python.backtrace a table that needs no records, as it is the stack of a live process. Free it by sqlite3_free(). */
 static char *plain_names(const char *sql) {
     static const char schema[] = "python.", stack[] = "backtrace";
     sqlite3_str *out = sqlite3_str_new(NULL);
@@ -226,10 +226,10 @@ uint64_t need_of(const char *sql) {
     sqlite3_free(names);
     free(plain);
     free(text);
-    /* Columns that joins have in common are not told. */
+    /* SQLite does not report the columns that USING and NATURAL compare. */
     n.all |= n.view && (strcasestr(sql, "using") || strcasestr(sql, "natural"));
     n.types |= n.stack && strcasestr(sql, "stack") ? SAMPLES : 0;
-    /* The threads alone: those that anything refers to. */
+    /* If only threads are read, all records are needed: any of them may be what refers to a thread. */
     n.all |= n.thread && !(n.types & ~WHAT_IT_IS);
     if (rc != SQLITE_OK || n.all)
         return 0;
@@ -249,7 +249,7 @@ uint64_t need_of_part(const char *sql) {
 }
 
 uint64_t need_of_traces(const char *sql) {
-    /* python.backtrace is of a live process above; of traces it is the samples. */
+    /* For need_of(), python.backtrace is the stack of a live process; of traces, it is made from the samples. */
     uint64_t need = strcasestr(sql, "python") ? 0 : need_of(sql);
 
     return need == NEED_TRACES || need == NAMES ? need : 0;

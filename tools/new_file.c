@@ -13,18 +13,18 @@
 static const int deadly[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 #define DEADLY (sizeof deadly / sizeof *deadly)
 
-static const char *volatile unfinished; /* not to be left behind by a signal that ends us */
-static mode_t mode = 0600;              /* by the inputs: new_file_allowed() */
+static const char *volatile unfinished; /* removed when a signal ends the program */
+static mode_t mode = 0600; /* of new files: new_file_allowed() sets it by the inputs' modes */
 
 static void on_signal(int sig) {
     const char *name = unfinished;
 
     if (name)
         unlink(name);
-    raise(sig); /* its action is the default again, and follows when we return */
+    raise(sig); /* SA_RESETHAND has set the default action, which follows when this returns */
 }
 
-/* A name of our own, which goes with us where a signal ends us. Signals that somebody takes, or that are ignored, stay as they are. */
+/* Creates the temporary file, which is removed when a signal ends the program. Signals that have a handler or are ignored keep their action. */
 static int begin(char *temporary, struct sigaction before[DEADLY]) {
     struct sigaction sa = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigset_t held, mask;
@@ -32,7 +32,7 @@ static int begin(char *temporary, struct sigaction before[DEADLY]) {
     sigemptyset(&held);
     for (unsigned i = 0; i < DEADLY; i++)
         sigaddset(&held, deadly[i]);
-    pthread_sigmask(SIG_BLOCK, &held, &mask); /* until the name is known */
+    pthread_sigmask(SIG_BLOCK, &held, &mask); /* until `unfinished` is set */
     int fd = mkostemp(temporary, O_CLOEXEC);
     int saved = errno;
     unfinished = fd < 0 ? NULL : temporary;
@@ -55,7 +55,7 @@ int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
     if (asprintf(&temporary, "%s.tmp-XXXXXX", path) < 0)
         return -ENOMEM;
     void (*xfsz)(int) =
-        signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error to report */
+        signal(SIGXFSZ, SIG_IGN); /* a file size limit then gives an error, which is reported */
     if ((fd = begin(temporary, before)) < 0 || !(out = fdopen(fd, "w"))) {
         rc = -errno;
         if (fd >= 0) {
@@ -65,7 +65,7 @@ int new_file(const char *path, int (*write)(void *ctx, FILE *out), void *ctx) {
     } else {
         fchmod(fd, mode);
         rc = write(ctx, out);
-        if (ferror(out)) /* stdio keeps no reason: it is asked for once more */
+        if (ferror(out)) /* stdio does not keep the error: another write gets it */
             rc = dprintf(fileno(out), "\n") < 0 ? -errno : -EIO;
         if (fclose(out) != 0 && rc == 0)
             rc = -errno;
@@ -87,7 +87,7 @@ int new_file_allowed(const char *path, enum output_kind kind, char *const *input
     char why[OUTPUT_WHY];
     int rc = TOOL_OK, missing = 0;
 
-    for (int i = 0; i < n; i++) /* what is not there is said later */
+    for (int i = 0; i < n; i++) /* missing inputs are reported later */
         missing += inputs_add(&in, inputs[i], INPUTS_SIBLINGS) != 0;
     mode = output_mode(&in) & (missing || !in.n ? 0600 : 0666);
     if (output_check(path, kind, &in, why) < 0)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Digits of v, at least `least`, so that they end before `end`; where they begin. */
+/* Writes the digits of v, at least `least` of them, so that they end before `end`. Returns where they begin. */
 static char *digits(uint64_t v, unsigned least, char *end) {
     for (char *stop = end - least; v || end > stop; v /= 10)
         *--end = (char)('0' + v % 10);
@@ -27,7 +27,7 @@ void put_int(FILE *f, int64_t v) {
     put_digits(f, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, 1);
 }
 
-/* As printf() does it, which is slow: it tries each length. */
+/* Writes v by printf(), with 15 to 17 digits: the fewest that read back as v. It is slow. */
 static size_t any_real(double v, char *text) {
     for (int n = 15; n <= 17; n++) {
         snprintf(text, NUMBERS_REAL, "%.*g", n, v);
@@ -40,9 +40,9 @@ static size_t any_real(double v, char *text) {
 }
 
 /*
- * The same text for numbers from 1e-4 to 1e15, in integers of 128 bits. v is m / 2^shift; with so many decimals it is n / 10^decimals, n
- * being m * 10^decimals / 2^shift, rounded as printf() does. That reads back as v when the two differ by less than half of what lies
- * between v and its neighbours. At powers of two these are not equally far away: left to printf().
+ * Writes the same text faster for numbers from 1e-4 to 1e15, by integers of 128 bits. v is m / 2^shift. With a number of decimals it is written
+ * as n / 10^decimals, where n is m * 10^decimals / 2^shift, rounded as printf() does. This reads back as v if it differs from v by less than half
+ * of the distance between v and its neighbours. At powers of two the neighbours are not equally far away: these are left to printf().
  */
 size_t numbers_real(double v, char text[NUMBERS_REAL]) {
     static const double power[] = {1e-4, 1e-3, 1e-2, 1e-1, 1e0,  1e1,  1e2,  1e3,  1e4, 1e5,
@@ -55,7 +55,7 @@ size_t numbers_real(double v, char text[NUMBERS_REAL]) {
     uint64_t m = (uint64_t)ldexp(frexp(a, &e), 53);
     if (m == (uint64_t)1 << 52)
         return any_real(v, text);
-    while (x < 14 && a >= power[x + 5]) /* 10^x is the first digit's place */
+    while (x < 14 && a >= power[x + 5]) /* 10^x is the value of the first digit's place */
         x++;
     unsigned shift = (unsigned)(53 - e); /* 3 to 66 */
     unsigned __int128 unit = (unsigned __int128)1 << shift, scale = 1;
@@ -72,7 +72,7 @@ size_t numbers_real(double v, char text[NUMBERS_REAL]) {
     }
     for (; decimals > 1 && n % 10 == 0; decimals--)
         n /= 10;
-    if (decimals == 0) { /* of seventeen digits none is behind the point */
+    if (decimals == 0) { /* none of the digits is behind the point: add a 0 there */
         n *= 10;
         decimals = 1;
     }

@@ -37,7 +37,7 @@
 int db_is_database(const char *path) {
     char magic[16];
     struct stat st;
-    int fd; /* a FIFO is opened once, by who reads it */
+    int fd; /* never a FIFO's: only the code that reads it may open it */
 
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
         (fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) < 0)
@@ -61,7 +61,7 @@ static int pragma(sqlite3 *db, const char *sql) {
     return value;
 }
 
-/* Views and columns are the database's own: an older one lacks some that a question asks for. */
+/* Reports a database of another version. It has its own views and columns, and an older one lacks some that a question may ask for. */
 static void say_version(sqlite3 *db, const char *name) {
     int version = pragma(db, "PRAGMA user_version");
 
@@ -76,7 +76,7 @@ static void say_version(sqlite3 *db, const char *name) {
             name, version, OUTPUT_SCHEMA_VERSION);
 }
 
-/* The names of Probing's Python side: python.memory is memory. A file that moves away meanwhile merely has none. */
+/* Attaches the file a second time as `python`, for the names of Probing's Python side: python.memory is memory. If the file was moved meanwhile, these names are just missing. */
 static void attach_python(sqlite3 *db, const char *path, int flags) {
     char *attach = flags & DB_NO_PYTHON ? NULL : sqlite3_mprintf("ATTACH %Q AS python", path);
 
@@ -87,15 +87,15 @@ static void attach_python(sqlite3 *db, const char *path, int flags) {
 
 static int open_file(sqlite3 **out, const char *path, const char *name, int flags) {
     sqlite3 *db = NULL;
-    /* URI: for the schemas in memory beside it. A name that would be taken for one gets a directory. */
+    /* SQLITE_OPEN_URI is for the schemas in memory that are attached later. A file name that looks like a URI gets "./" in front. */
     char *plain = sqlite3_mprintf("%s%s", strncmp(path, "file:", 5) == 0 ? "./" : "", path);
     int rc = plain ? sqlite3_open_v2(plain, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL)
                    : SQLITE_NOMEM;
     sqlite3_free(plain);
 
     if (rc == SQLITE_OK)
-        sqlite3_busy_timeout(db, BUSY_MS); /* another question may be adding to it */
-    /* The file is first touched by the first query: ask one, so that what is wrong is found here. */
+        sqlite3_busy_timeout(db, BUSY_MS); /* another process may be adding to the file */
+    /* SQLite reads the file only at the first query: run one, so that errors are found here. */
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db, "SELECT 1 FROM sqlite_master", NULL, NULL, NULL);
     if (rc != SQLITE_OK) {
@@ -128,7 +128,7 @@ static void say(void *ctx, const char *file, const char *line) {
         tool_say("%s: %s", kept && strcmp(file, kept) == 0 ? "traces" : file, line);
 }
 
-/* attached_nodes(), for the table cluster.nodes: what `probing cluster attach` keeps. */
+/* The SQL function attached_nodes(), for the table cluster.nodes: returns the hosts that `probing cluster attach` keeps, as JSON. */
 static void attached_nodes(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     struct attached a = {0};
     cJSON *list = cJSON_CreateArray();
@@ -152,11 +152,11 @@ static void attached_nodes(sqlite3_context *ctx, int argc, sqlite3_value **argv)
     attached_free(&a);
 }
 
-/* Functions and names that SQLite lacks: those that `asked` can be about, NULL: all. */
+/* Adds functions and names that SQLite lacks: those that the SQL `asked` can need; NULL: all. */
 static void add_words(sqlite3 *db, const char *asked) {
     sqlite3_exec(db, "PRAGMA query_only = OFF", NULL, NULL,
                  NULL); /* the names are made in memory */
-    /* "steps" that is no column is an error, as elsewhere, and no text */
+    /* "steps" that is no column is an error, as in other engines: SQLite would take it for a text */
     sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DML, 0, NULL);
     sqlite3_create_function_v2(db, "attached_nodes", 0, SQLITE_UTF8, NULL, attached_nodes, NULL,
                                NULL, NULL);
@@ -176,7 +176,7 @@ static int find_kept(const struct inputs *in, const struct db_part *p, uint64_t 
     return cache_find(in, whole, how, sizeof how, out) == 0;
 }
 
-/* cached: where the database goes, or NULL. */
+/* Converts the traces and opens the result. cached: where the database is kept; NULL: it is temporary. */
 static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_part *part,
                        uint64_t need, const struct cache_name *cached, int flags) {
     struct convert_options opt = {.say = say,
@@ -188,7 +188,7 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
                                   .need = need,
                                   .since = part->since,
                                   .until = part->until};
-    static struct convert_result res; /* a large error text */
+    static struct convert_result res; /* static: it holds a large error text */
     struct progress g;
 
     said = 0;
@@ -199,11 +199,11 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     int stopped_by = progress_stopped();
     progress_end(&g);
     umask(mask);
-    if (stopped_by) /* also where it came too late to stop anything: it is for whoever takes signals now */
+    if (stopped_by) /* raised again, even if it came too late to stop the conversion: the handler from before gets it */
         raise(stopped_by);
-    if (rc < 0 && cached && rc != -ENODATA) /* no space there, say */
+    if (rc < 0 && cached && rc != -ENODATA) /* no space for it, for example: do without */
         return open_traces(out, in, part, need, NULL, flags);
-    if (rc == -ENODATA) /* and why was said; the database's name is nobody's */
+    if (rc == -ENODATA) /* the reason was reported; the database's name would not help the user */
         return tool_fail("nothing could be read");
     if (rc < 0)
         return tool_fail("cannot convert: %s", *res.error ? res.error : strerror(-rc));
@@ -211,7 +211,7 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     if (cached && (rc = open_file(out, cached->path, cached->path, flags)) != TOOL_OK)
         return rc;
     rc = res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
-    struct cache_name now; /* were they still the same when they were read? */
+    struct cache_name now; /* are the inputs still what they were before they were read? */
     int same = cached && find_kept(in, part, need, &now) && strcmp(now.path, cached->path) == 0;
     if (cached && (rc != TOOL_OK || said || !same))
         unlink(cached->path);
@@ -220,7 +220,7 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     return rc;
 }
 
-/* Of a recording that goes on: what came since is added to the database of the question before. `when`: the process was asked then. */
+/* Opens a recording that goes on: adds what was recorded since the last question to the database which that left. `when`: the time at which the process was asked to write out its records. */
 static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_name *cached,
                      uint64_t need, const char *asked, const struct timespec *when, int flags) {
     struct convert_options opt = {.say = say,
@@ -236,7 +236,7 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
     struct progress g;
     int is_new = !db_exists(cached->path);
 
-    opt.threads = !is_new; /* to start others takes longer than what is added mostly does */
+    opt.threads = !is_new; /* starting threads mostly takes longer than what is added */
 
     said = 0;
     kept = opt.out;
@@ -251,7 +251,7 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
     int stopped_by = progress_stopped();
     progress_end(&g);
     umask(mask);
-    if (stopped_by) /* also where it came too late to stop anything: it is for whoever takes signals now */
+    if (stopped_by) /* raised again, even if it came too late to stop the conversion: the handler from before gets it */
         raise(stopped_by);
     if (rc < 0)
         return rc;
@@ -262,12 +262,12 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
         return -EIO;
     if (is_new)
         cache_kept(cached);
-    if (res.damaged || res.failed || said) /* it is to be said again */
+    if (res.damaged || res.failed || said) /* the next question is to report it again */
         unlink(cached->path);
     return res.damaged || res.failed ? TOOL_PARTIAL : TOOL_OK;
 }
 
-/* The database that a question before has left. 1: one may be kept under that name. */
+/* Opens the database that an earlier question left, if there is one. Returns 1 if one may be kept under the name in *cached. */
 static int open_kept(sqlite3 **out, const struct inputs *in, const struct db_part *part,
                      uint64_t need, struct cache_name *cached, int flags) {
     if (flags & DB_NO_CACHE || !find_kept(in, part, need, cached))
@@ -296,7 +296,7 @@ void db_note_ranks(sqlite3 *db) {
         tool_say("traces of %d of %d ranks are here: what the others did is not known",
                  sqlite3_column_int(st, 0), sqlite3_column_int(st, 1));
     sqlite3_finalize(st);
-    /* What a rank starts has its number, too, but none of the job's groups; what it forks has inherited them. */
+    /* A program that a rank starts has the rank's number, too, but none of the job's process groups. A process that it forks inherits them, but has a parent of the same rank. */
     if (sqlite3_prepare_v2(
             db,
             "WITH parent AS MATERIALIZED (SELECT DISTINCT run, rank, boot_id, pid FROM trace_file WHERE rank IS NOT NULL)"
@@ -341,7 +341,7 @@ int db_open(sqlite3 **out, char *const *paths, int n, int flags) {
     return db_open_part(out, paths, n, flags, &all);
 }
 
-/* The trace of the process that a single number means. TOOL_OK with *paths as it was or changed, or the exit code, said. */
+/* If the only input is a number, puts the trace of the process with that pid in its place. Returns TOOL_OK, or reports an error and returns the exit code. */
 static int of_process(char *const **paths, int n) {
     static char trace[LIVE_PATH];
     static char *const live[1] = {trace};
@@ -355,7 +355,7 @@ static int of_process(char *const **paths, int n) {
     return code;
 }
 
-/* For a question that reads nothing of what was recorded. */
+/* Opens an empty database, for a question that reads nothing of what was recorded. */
 static int open_nothing(sqlite3 **out) {
     if (sqlite3_open(":memory:", out) == SQLITE_OK)
         return TOOL_OK;
@@ -364,7 +364,7 @@ static int open_nothing(sqlite3 **out) {
     return tool_fail("cannot answer: no memory");
 }
 
-/* `part`, whose SQL is SQLite's by now. least: where the last calls may be enough, they are all that a live process's database has. */
+/* Opens what `part` asks for; its SQL is in SQLite's dialect by now. With `least`, if the last calls may be enough for the SQL, a live process's database gets no others. */
 static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
                      const struct db_part *part, int least) {
     static struct cache_name cached;
@@ -392,13 +392,13 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
         (part->alone ? VTAB_NO_GROUPS : 0) | (part->alone && part->python ? VTAB_PYTHON : 0);
     int is_all = part->since.from == WHEN_NOT && part->until.from == WHEN_NOT;
     int live = is_all && !(flags & DB_NO_CACHE) && cache_live(paths, n, 0, &cached) == 0;
-    uint64_t need = 0; /* of a first question, until one is asked that needs all */
+    uint64_t need = 0; /* what a first question needs; 0: all */
     if (live && live_pid() && part->sql && !db_exists(cached.path) &&
         (need = cache_number(part->sql, need_of_live))) {
         need &= least || need == NEED_NOTHING ? ~0ull : ~VTAB_LAST_CALLS;
         live = cache_live(paths, n, need, &cached) == 0;
     }
-    if (need == NEED_NOTHING) /* the stack of the process as it is now, say */
+    if (need == NEED_NOTHING) /* for example, only the present stack of the process */
         return open_nothing(out);
     if (live && cache_fresh(&cached) &&
         open_file(out, cached.path, cached.path, flags) == TOOL_OK) {
@@ -416,7 +416,7 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
         live_inputs(&in);
-        for (size_t i = 0; i < in.n; i++) /* it will be another one by the next question */
+        for (size_t i = 0; i < in.n; i++) /* a live trace changes until the next question */
             flags |= in.file[i].recording ? DB_NO_CACHE : 0;
         if (live && flags & DB_NO_CACHE)
             rc = open_live(out, &in, &cached, need, part->sql, &now, flags);
@@ -424,7 +424,7 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
         int usable = open_kept(out, &in, part, need = 0, &cached, flags);
         if (!*out && part->sql &&
             (need = usable && is_all && !part->alone
-                        ? need_of_traces(part->sql) /* the next one may be about anything */
+                        ? need_of_traces(part->sql) /* the next question may be about anything */
                         : need_of_part(part->sql)))
             usable = open_kept(out, &in, part, need |= left_out, &cached, flags);
         if (!*out)
@@ -439,7 +439,7 @@ int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const stru
     char *text = NULL, why[SQL_DIALECT_WHY];
 
     *out = NULL;
-    if (part->sql) /* what it says wrong is said when it runs */
+    if (part->sql) /* errors in the SQL are reported when it runs */
         plain.sql = sql_dialect(part->sql, &text, why) == 0 ? text : NULL;
     int rc = open_part(out, paths, n, flags, &plain, 1);
     if (*out && live_pid() && !last_calls_suffice(*out, plain.sql)) {

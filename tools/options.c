@@ -7,7 +7,7 @@
 #include "../converter/when.h"
 #include "target.h"
 
-enum { MOST = 40, FIRST = 256 }; /* FIRST: the number of the first long option, above all letters */
+enum { MOST = 40, FIRST = 256 }; /* FIRST: value of the first long option, above all letters */
 
 static int take(const struct tool_option *o, const char *value) {
     double v;

@@ -9,7 +9,7 @@
 #include "rows.h"
 #include "since_row.h"
 
-/* ?1, ?2: the trace's rows from a time on; ?3: that time. Of most rows of torch_call the first condition is all that is looked at. */
+/* ?1, ?2: the first and last of the trace's rows from a time on; ?3: that time. For most rows of torch_call only the first condition is evaluated. */
 static const char passes_sql[] =
     "SELECT ts, ts + duration, thread FROM torch_call WHERE id BETWEEN ?1 AND ?2 AND stage <> 1 AND stage <> 4 "
     "AND (stage <> 0 OR parent IS NULL AND depth = 0) AND duration IS NOT NULL";
@@ -24,12 +24,12 @@ static const char waits_sql[] =
     "SELECT CAST(timestamp * 1e9 AS INTEGER), CAST(seconds * 1e9 AS INTEGER), tid FROM samples WHERE trace_id = ?4 AND sample_id >= ?1 "
     "AND state = 'idle' AND stack_id IN (SELECT value FROM json_each(?5))";
 
-/* A pass or a step: from, until. A sample: when, for how long. tid: -1 where it is not known. */
+/* The time of a pass or a step, or the time that a sample stands for. tid: thread id, -1 where it is not known. */
 struct stretch {
     int64_t from, until, tid;
 };
 
-/* Sorted by the column that it is looked up by. */
+/* A list of stretches, sorted by the member that it is searched by. */
 struct stretches {
     struct stretch *v;
     size_t n, cap;
@@ -37,20 +37,20 @@ struct stretches {
 };
 
 struct sums {
-    char *op; /* NULL: none */
+    char *op; /* NULL: calls without one */
     int64_t calls, duration, host, under, waited, stepped;
 };
 
 struct overlap {
     sqlite3 *db;
     sqlite3_value *stacks;
-    int64_t trace, first, last, since; /* since: INT64_MIN: all */
+    int64_t trace, first, last, since; /* since: rows from this time on; INT64_MIN: all */
     struct stretches passes, waits, steps;
-    int64_t *tids; /* by the thread's number in the trace */
+    int64_t *tids; /* thread ids, by the thread's number in the trace */
     size_t ntids;
     struct sums *ops;
     size_t nops;
-    int64_t stepping; /* ns of steps */
+    int64_t stepping; /* sum of all steps' durations, ns */
 };
 
 static int64_t number(sqlite3_stmt *st, int column) {
@@ -84,7 +84,7 @@ static int each(struct overlap *o, const char *table, const char *sql,
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* The rows of the trace: first, last. */
+/* Sets o->first and o->last to the first and last row of the trace. */
 static int find(struct overlap *o) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(o->db, "SELECT first_id, last_id FROM trace_file WHERE id = ?", -1,
@@ -127,7 +127,7 @@ static int by_until(const void *a, const void *b) {
     return (x->until > y->until) - (x->until < y->until);
 }
 
-/* Rows come nearly in order. */
+/* Sorts the list if it is not in order yet: rows come nearly in order. */
 static void sort(struct stretches *s, int (*by)(const void *, const void *)) {
     for (size_t i = 1; i < s->n; i++) {
         if (by(&s->v[i - 1], &s->v[i]) > 0) {
@@ -137,7 +137,7 @@ static void sort(struct stretches *s, int (*by)(const void *, const void *)) {
     }
 }
 
-/* The first that begins at `from` or later. */
+/* Returns the index of the first stretch that begins at `from` or later. */
 static size_t first_from(const struct stretches *s, int64_t from) {
     size_t lo = 0;
 
@@ -151,7 +151,7 @@ static size_t first_from(const struct stretches *s, int64_t from) {
     return lo;
 }
 
-/* The first that ends later than `ts`. */
+/* Returns the index of the first stretch that ends later than `ts`. */
 static size_t first_after(const struct stretches *s, int64_t ts) {
     size_t lo = 0;
 
@@ -170,7 +170,7 @@ static size_t first_after(const struct stretches *s, int64_t ts) {
 static int add_tid(struct overlap *o, sqlite3_stmt *st) {
     size_t i = (size_t)sqlite3_column_int64(st, 0);
 
-    if (i >= o->ntids) { /* in the order of their numbers, which have no gaps to speak of */
+    if (i >= o->ntids) { /* rows come in the order of the numbers, which have hardly any gaps */
         size_t n = i + 64;
         int64_t *tids = i < 1 << 24 ? realloc(o->tids, n * sizeof *tids) : NULL;
         if (!tids)
@@ -198,7 +198,7 @@ static int add_step(struct overlap *o, sqlite3_stmt *st) {
     return add(&o->steps, from, until, -1);
 }
 
-/* Of a thread that is in none of its passes then, it says nothing. */
+/* Adds an idle sample if its thread is in a pass at that time; other idle samples say nothing here. */
 static int add_wait(struct overlap *o, sqlite3_stmt *st) {
     int64_t ts = sqlite3_column_int64(st, 0), tid = number(st, 2);
     const struct stretches *p = &o->passes;

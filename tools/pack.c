@@ -11,16 +11,16 @@
 
 #define FLUSH (1u << 20)
 
-/* One process's trace on its way out. */
+/* The state of writing one process's packed trace. */
 struct out {
     struct pack *p;
     int fd;
     struct block_out *b;
-    struct pack_merge m; /* on their way into b */
+    struct pack_merge m; /* rows that go into b when enough are joined */
     struct keys
-        dictionaries; /* {epoch, length, hash} of those that are there: a segment begins with copies */
-    uint32_t epochs; /* the first that nobody uses */
-    uint8_t *table;  /* entries of the seek table: compressed, decompressed */
+        dictionaries; /* {epoch, length, hash} of dictionary blocks written so far: a segment begins with copies of them */
+    uint32_t epochs;  /* the first epoch that no block uses */
+    uint8_t *table;   /* entries of the seek table: compressed, decompressed */
     size_t entries, cap;
 };
 
@@ -37,7 +37,7 @@ static int write_all(int fd, const uint8_t *p, size_t n) {
     return 0;
 }
 
-/* What is ready goes out; its frames are noted for the seek table. */
+/* Writes the finished blocks to the file and adds their frames to the seek table. */
 static int flush(struct out *o) {
     struct block_out *b = o->b;
     struct trace_hint h;
@@ -78,7 +78,7 @@ static int put_seek_table(struct out *o) {
     return rc;
 }
 
-/* Whether a dictionary block has gone out already. -ENOMEM. */
+/* Returns whether the dictionary block was written before, or -ENOMEM. */
 static int is_repeated(struct out *o, const struct trace_block_header *h, const uint8_t *rows) {
     const struct {
         uint64_t hash;
@@ -89,7 +89,7 @@ static int is_repeated(struct out *o, const struct trace_block_header *h, const 
     return keys_put(&o->dictionaries, &key, sizeof key, &is_new) ? !is_new : -ENOMEM;
 }
 
-/* Without the `end` that is there because the trace goes on in another file: the last row of its block. */
+/* Drops the record `end` of a trace that goes on in another file (reason "rotated"), if it is the last row of its block. */
 static void drop_end(struct trace_block_header *h, const uint8_t *block) {
     struct trace_value v[TRACE_MAX_FIELDS];
     struct trace_rows rows;
@@ -117,7 +117,7 @@ static int is_symbols(const struct reader_block *b) {
     return (b->types & (1ull << TRACE_symbol | 1ull << TRACE_native_file)) != 0;
 }
 
-/* The blocks of one part; `last`: it is the process's last. */
+/* Copies the blocks of one part; first, last: it is the first, the last part of its process. */
 static int copy_part(struct out *o, struct reader *r, int first, int last) {
     struct reader_data data = {0};
     uint32_t expected = 0;
@@ -125,7 +125,7 @@ static int copy_part(struct out *o, struct reader *r, int first, int last) {
 
     for (size_t i = 0; !rc && i < reader_blocks(r); i++) {
         const struct reader_block *b = reader_block(r, i);
-        o->b->seq += b->seq - expected; /* those that are missing leave their numbers */
+        o->b->seq += b->seq - expected; /* missing blocks leave a gap in the numbers here, too */
         expected = b->seq + 1;
         if (b->epoch >= o->epochs)
             o->epochs = b->epoch + 1;
@@ -137,7 +137,7 @@ static int copy_part(struct out *o, struct reader *r, int first, int last) {
         }
         struct trace_block_header h = data.h;
         if (!rc && is_symbols(b))
-            continue; /* written anew, with what is missing */
+            continue; /* put_symbols() writes these anew, with the missing ones */
         if (!rc && h.kind == TRACE_KIND_DICT &&
             (rc = is_repeated(o, &h, data.data + h.header_len)) > 0 && !first) {
             rc = 0;
@@ -157,7 +157,7 @@ static int copy_part(struct out *o, struct reader *r, int first, int last) {
     return rc;
 }
 
-/* The part's trace, in its file. */
+/* Opens the part's trace, which may be one of several in its file. */
 static int open_part(struct reader **r, const struct pack_part *part) {
     int rc = reader_open(r, part->path);
 
@@ -170,7 +170,7 @@ static int open_part(struct reader **r, const struct pack_part *part) {
     return rc;
 }
 
-/* Names of native code, of all parts, each address once. */
+/* Writes the names of native code in all parts, each address once. */
 static int put_symbols(struct out *o, const struct pack_process *proc) {
     struct pack *p = o->p;
     struct keys done;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack_find.c - which processes the inputs are of, and in which order their parts come: declared in pack.h.
+ * pack_find.c - finds which processes the inputs belong to, and the order of their parts: declared in pack.h.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void *more(void *list, size_t n, size_t *cap, size_t size) {
     return p;
 }
 
-/* Whose trace it is, and when that is said. 0: it is not said; -ENOMEM. */
+/* Reads from the `process` records whose trace it is, and the times of these records. Returns their number, 0 if there is none, or -ENOMEM. */
 static int identify(struct reader *r, struct pack_process *who, struct pack_part *part) {
     struct trace_value v[TRACE_MAX_FIELDS];
     struct reader_data data = {0};
@@ -37,7 +37,7 @@ static int identify(struct reader *r, struct pack_process *who, struct pack_part
             const struct trace_value *host = &v[TRACE_process_host],
                                      *boot = &v[TRACE_process_boot_id];
             if (v[TRACE_process_rank].i >= 0)
-                who->rank = (int32_t)v[TRACE_process_rank].i; /* often known later */
+                who->rank = (int32_t)v[TRACE_process_rank].i; /* often only later records have it */
             uint64_t *at = more(part->at, part->said, &cap, sizeof *at);
             if (!at) {
                 reader_data_free(&data);
@@ -60,7 +60,7 @@ static int identify(struct reader *r, struct pack_process *who, struct pack_part
     return found;
 }
 
-/* The process that the part is of. NULL: no memory. */
+/* Returns the process that the part belongs to, added if it is new. NULL: no memory. */
 static struct pack_process *process_of(struct pack *p, const struct pack_process *who) {
     for (size_t i = 0; *who->key && i < p->n; i++)
         if (strcmp(p->process[i].key, who->key) == 0)
@@ -73,7 +73,7 @@ static struct pack_process *process_of(struct pack *p, const struct pack_process
     return &list[p->n++];
 }
 
-/* Whether all of a is in b, which is the same recording, or one that a was joined into. */
+/* Returns whether all of a is in b: b is the same recording, or one that a was joined into. */
 static int is_in(const struct pack_part *a, const struct pack_part *b) {
     for (size_t i = 0; i < b->said; i++)
         if (b->at[i] == a->first)
@@ -82,7 +82,7 @@ static int is_in(const struct pack_part *a, const struct pack_part *b) {
     return 0;
 }
 
-/* What is there more than once counts once. 1: the part is in another; others that are in it go. */
+/* Keeps each recording once. Returns 1 if the part is in one of the process's others; drops those others that are in it. */
 static int is_copy(struct pack *p, struct pack_process *proc, const struct pack_part *part) {
     static const char line[] = "the same recording as another input, or a part of it: taken once";
 

@@ -7,20 +7,19 @@
 
 #include "../traces/varint.h"
 
-#define TIME TRACE_MAX_FIELDS /* where a type's previous time lies, behind its fields' values */
+#define TIME TRACE_MAX_FIELDS /* index of a type's previous time, after its fields' values */
 
 typedef uint64_t values[TRACE_MAX_ID + 1][TRACE_MAX_FIELDS + 1];
 
 struct bytes {
-    uint8_t *p; /* malloc */
+    uint8_t *p; /* allocated by malloc() */
     size_t n, cap;
 };
 
-/* Rows on their way from several blocks into one. */
+/* The state of joining the rows of several blocks into one block. */
 struct merging {
-    values in, out; /* what differences refer to: in the block that is read; in the new one */
-    struct bytes
-        to[TRACE_MAX_ID + 1]; /* rows by type; all in the first one where their order counts */
+    values in, out; /* previous values, for differences: of the block read; of the new one */
+    struct bytes to[TRACE_MAX_ID + 1]; /* rows by type; all in to[0] where their order matters */
     struct bytes row;
     int by_type;
 };
@@ -58,7 +57,7 @@ static void start(values v, uint64_t first_ts) {
         v[i][TIME] = first_ts;
 }
 
-/* Behind a field that says the same wherever it stands. NULL: it is longer than its row. */
+/* Returns the end of a field whose bytes do not depend on earlier rows, so that they can be copied; NULL if it is longer than its row. */
 static const uint8_t *skip(const uint8_t *p, const uint8_t *end, enum trace_type type) {
     uint64_t n = 0, x;
 
@@ -76,7 +75,7 @@ static const uint8_t *skip(const uint8_t *p, const uint8_t *end, enum trace_type
     return p;
 }
 
-/* A difference as it is in the new block: the value stays. -EBADMSG: no difference makes it. */
+/* Writes a field that is a difference to the previous value in the new block, for the same value. Returns 0, -ENOMEM, or -EBADMSG if no difference gives that value. */
 static int put_difference(struct merging *m, uint64_t d, enum trace_type type, uint64_t *in,
                           uint64_t *out) {
     uint64_t value = *in + (uint64_t)unzigzag(d), diff = value - *out;
@@ -91,7 +90,7 @@ static int put_difference(struct merging *m, uint64_t d, enum trace_type type, u
     return put_number(&m->row, zigzag((int64_t)diff));
 }
 
-/* The row's fields, from p to end, into m->row. -EBADMSG: not as we know them. */
+/* Rewrites a row's fields, from p to end, into m->row. Returns -EBADMSG if they are not as the schema says. */
 static int put_fields(struct merging *m, const struct trace_record *rec, const uint8_t *p,
                       const uint8_t *end) {
     int rc = 0;
@@ -114,7 +113,7 @@ static int put_fields(struct merging *m, const struct trace_record *rec, const u
     return rc || p == end ? rc : -EBADMSG;
 }
 
-/* All rows of a block. -EBADMSG: some are not as we know them. */
+/* Rewrites all rows of a block. Returns -EBADMSG if some are not as the schema says. */
 static int put_rows(struct merging *m, const struct pack_held_block *b) {
     const uint8_t *p = b->rows, *end = p + b->h.body_len;
     int rc = 0;
@@ -146,7 +145,7 @@ static void merging_free(struct merging *m) {
     free(m);
 }
 
-/* The blocks' rows as those of one block, into m->to[0]. */
+/* Joins the blocks' rows, as rows of one block, in m->to[0]. */
 static int merge_rows(struct merging *m, const struct pack_held *held) {
     int rc = 0;
 
@@ -159,7 +158,7 @@ static int merge_rows(struct merging *m, const struct pack_held *held) {
     return rc;
 }
 
-/* One kind's blocks go out. */
+/* Writes the held blocks of one kind: as one block or, if they cannot be joined, each as it is. */
 static int flush_kind(struct pack_merge *p, unsigned kind) {
     struct pack_held *held = &p->held[kind];
     struct merging *m = held->n > 1 ? calloc(1, sizeof *m) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack_replace.c - packed traces in the place of what they were packed from: declared in pack_write.h.
+ * pack_replace.c - puts packed traces in the place of the files they were packed from: declared in pack_write.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,11 +17,11 @@
 struct file {
     const struct input *in;
     struct pack found;
-    int stays; /* as it is */
+    int stays; /* it is not packed but left as it is; 2: as a copy of what another file holds */
     uint32_t
-        process; /* number of the process whose only trace in it is; 0: several, or not known */
-    struct file *next; /* another of that process */
-    struct stat st;    /* when it was locked */
+        process; /* number of the process, if the file is one trace of it; 0: several traces, or the process is not known */
+    struct file *next; /* the process's next file, which began earlier */
+    struct stat st;    /* taken when the file was locked */
     int lock;
 };
 
@@ -30,11 +30,11 @@ struct replacing {
     struct file *file;
     size_t n;
     struct keys names;
-    struct file **of; /* by process: its files, the last that began first */
+    struct file **of; /* by process: list of its files, the one that began last first */
     const char *at;
 };
 
-/* What is in each file, and which are of one process. */
+/* Finds what is in each file, and which files belong to one process. */
 static int look(struct replacing *r, const struct inputs *in) {
     for (size_t i = 0; i < in->n; i++) {
         struct file *f = &r->file[i];
@@ -63,7 +63,7 @@ static int look(struct replacing *r, const struct inputs *in) {
     return 0;
 }
 
-/* Whether the part's recording says this time of itself. */
+/* Returns whether the part's recording has a `process` record of this time. */
 static int says(const struct pack_part *of, uint64_t first) {
     for (size_t i = 0; i < of->said; i++)
         if (of->at[i] == first)
@@ -71,8 +71,8 @@ static int says(const struct pack_part *of, uint64_t first) {
     return 0;
 }
 
-/* What stays as it is; and a process of which something is so, or is there twice, is not joined: each of its files is packed alone. A segment
- * that was joined already is left over where a machine stopped just then. */
+/* Chooses what stays as it is. If a file of a process stays, or is there twice, the process's files are not joined: each is packed alone. A segment
+ * that is already in a joined file is left over from a machine that stopped before the segment was deleted: it stays. */
 static void choose(struct replacing *r) {
     for (size_t p = 0; p < r->names.n; p++) {
         int join = 1;
@@ -111,7 +111,7 @@ static void choose(struct replacing *r) {
     }
 }
 
-/* Against its writer and other packers. */
+/* Locks the file against its writer and other packers. Returns 0 or -errno; -EBUSY: it is locked. */
 static int lock_file(struct file *f) {
     f->lock = open(f->in->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (f->lock < 0)
@@ -130,7 +130,7 @@ static int is_same(const struct file *f) {
            now.st_dev == f->st.st_dev && now.st_size == f->st.st_size;
 }
 
-/* The traces of f, and of those behind it in its list (which began earlier), into fd. */
+/* Packs the traces of f, and of the files after it in its list (which began earlier), into fd. */
 static int write_all(struct replacing *r, struct file *f, int fd) {
     struct pack_process joined = *f->found.process;
     size_t n = 0;
@@ -154,7 +154,7 @@ static int write_all(struct replacing *r, struct file *f, int fd) {
     return rc;
 }
 
-/* One file, or all of a process: f began last. */
+/* Replaces one file by its packed traces, or the files of a process's list by one: f is the first of the list, so began last. */
 static int replace(struct replacing *r, struct file *f) {
     uint64_t out = r->all->bytes_out;
     size_t written = r->all->written;

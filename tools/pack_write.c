@@ -14,11 +14,11 @@ int pack_file_new(const char *path, char temporary[PATH_MAX]) {
     if (snprintf(temporary, PATH_MAX, "%.*s.probing-pack-XXXXXX",
                  slash ? (int)(slash + 1 - path) : 0, path) >= PATH_MAX)
         return -ENAMETOOLONG;
-    int fd = mkostemp(temporary, O_CLOEXEC); /* 0600 */
+    int fd = mkostemp(temporary, O_CLOEXEC); /* creates it with mode 0600 */
     return fd < 0 ? -errno : fd;
 }
 
-/* The names of the file's directory are on the disk. File systems that cannot say are taken at their word. */
+/* Waits until the names in the file's directory are on the disk. File systems that cannot do this count as having done it. */
 static int sync_names(const char *path) {
     char dir[PATH_MAX] = ".";
     const char *slash = strrchr(path, '/');
@@ -43,7 +43,7 @@ int pack_file_done(int fd, int rc, const char *temporary, const char *path, int 
         rc = -errno;
     if (!rc && !replace) {
         rc = renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) < 0 ? -errno : 0;
-        if (rc == -EINVAL || rc == -ENOSYS) /* a file system that does not know how */
+        if (rc == -EINVAL || rc == -ENOSYS) /* the file system has no RENAME_NOREPLACE */
             rc = link(temporary, path) < 0 ? -errno : unlink(temporary) < 0 ? -errno : 0;
     }
     if (rc)

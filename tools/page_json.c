@@ -25,7 +25,7 @@ void page_bytes(FILE *f, const void *text, size_t n) {
         size_t len = 0;
         while (len < n && is_plain(p[len]))
             len++;
-        put_bytes(f, p, len); /* nearly always all of it */
+        put_bytes(f, p, len); /* nearly always the whole text */
         p += len;
         if (!(n -= len))
             break;
@@ -65,7 +65,7 @@ void page_column(FILE *f, sqlite3_stmt *st, int i) {
         put_int(f, sqlite3_column_int64(st, i));
         break;
     case SQLITE_FLOAT:
-        /* Times since the epoch: nine digits of them are ten seconds. */
+        /* Larger values are times since the epoch: of these, nine digits would leave steps of ten seconds. */
         page_real(f, sqlite3_column_double(st, i),
                   fabs(sqlite3_column_double(st, i)) < 1e6 ? 9 : 16);
         break;

@@ -11,11 +11,11 @@
 #include "../traces/visible.h"
 #include "common.h"
 
-#define FIRST 1.0 /* s: what is done before needs no progress */
+#define FIRST 1.0 /* seconds: what is done by then shows no progress */
 #define AGAIN 0.2
 
 static const int signals[3] = {SIGINT, SIGTERM, SIGHUP};
-static volatile sig_atomic_t stopped, unseen; /* unseen: nobody has asked since it came */
+static volatile sig_atomic_t stopped, unseen; /* unseen: no progress_stopped() since it came */
 
 static void on_signal(int sig) {
     stopped = sig;
@@ -34,7 +34,7 @@ void progress_begin(struct progress *g, int quiet) {
         if (g->before[i].sa_handler != SIG_IGN)
             sigaction(signals[i], &sa, NULL);
     }
-    signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error to report */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit then gives an error, which is reported */
 }
 
 void progress_end(struct progress *g) {
@@ -50,7 +50,7 @@ void progress_end(struct progress *g) {
     int late = unseen ? stopped : 0;
     stopped = g->outer;
     unseen = 0;
-    if (late) /* after the last look: it is for whoever takes signals now */
+    if (late) /* it came after the last call of progress_stopped(): the handler from before gets it */
         raise(late);
 }
 
@@ -90,7 +90,7 @@ void progress_clear(struct progress *g) {
     g->shown = 0;
 }
 
-/* How often the line has been said, with this. What was said once gives way to others; what is too long is not counted. */
+/* Counts a line and returns how often it was said, including this time. Lines said only once make room for new ones; lines too long to keep are not counted. */
 static unsigned said(struct progress *g, const char *line) {
     unsigned i = 0;
 

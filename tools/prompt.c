@@ -34,12 +34,12 @@ struct prompt {
     void *arg;
     char *line; /* malloc */
     size_t cap;
-    char ahead[AHEAD]; /* typed while nobody read */
-    size_t at, n;      /* of it: what was taken, what there is */
+    char ahead[AHEAD]; /* what was typed before it was asked for */
+    size_t at, n;      /* bytes of `ahead`: taken so far, and in all */
     int dropped;       /* Ctrl-C ended this line */
 };
 
-static struct termios before; /* of the terminal, once `changed` */
+static struct termios before; /* settings of the terminal, valid once `changed` */
 static volatile sig_atomic_t changed;
 
 void prompt_restore(void) {
@@ -54,7 +54,7 @@ static char *show_prompt(EditLine *el) {
     return (char *)(uintptr_t)p->text;
 }
 
-/* What all names found have in common, and the names for the list. */
+/* The names that complete a word: their common prefix, and the names to list. */
 struct found {
     char common[256];
     unsigned n;
@@ -112,7 +112,7 @@ static unsigned char on_tab(EditLine *el, int key) {
     el_get(el, EL_CLIENTDATA, &p);
     memcpy(text, li->buffer, n < sizeof text ? n : sizeof text - 1);
     text[n < sizeof text ? n : sizeof text - 1] = 0;
-    if (!text[strspn(text, " \t")]) /* at the beginning it indents */
+    if (!text[strspn(text, " \t")]) /* at the beginning of a line, Tab indents */
         return el_insertstr(el, "    ") ? CC_ERROR : CC_REFRESH;
     if (!p->complete || n >= sizeof text || !(f = calloc(1, sizeof *f)))
         return CC_ERROR;
@@ -143,12 +143,12 @@ int prompt_interrupted(struct prompt *p) {
     int was = target_interrupted() != 0;
 
     if (was)
-        p->at = p->n = 0; /* the terminal has done so with what it held */
+        p->at = p->n = 0; /* drop what was typed ahead, as the terminal did with its own input */
     return was;
 }
 
-/* One byte: what was typed ahead, else from the terminal. 1, 0 at the end, -1; -1 with p->dropped after a SIGINT. SIGINT is
- * blocked except while ppoll() waits: one that came between the question whether there was one and the wait would not end the wait. */
+/* Reads one byte: of what was typed ahead, else from the terminal. Returns 1, 0 at the end, or -1; -1 with p->dropped after a SIGINT.
+ * SIGINT is blocked except while ppoll() waits: otherwise one that came between the check and the wait would not end the wait. */
 static ssize_t next_byte(struct prompt *p, char *c) {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     sigset_t interrupt, others;
@@ -172,7 +172,7 @@ static ssize_t next_byte(struct prompt *p, char *c) {
     return n;
 }
 
-/* libedit's way to a character: 1, 0 at the end, -1. */
+/* The function by which libedit reads a character. Returns 1, 0 at the end, or -1. */
 static int next_char(EditLine *el, wchar_t *to) {
     struct prompt *p;
     mbstate_t state = {0};
@@ -194,8 +194,8 @@ static int next_char(EditLine *el, wchar_t *to) {
     }
 }
 
-/* What was typed before the terminal gave up editing: Ctrl-C in it is not a signal any more. Whether there is one; then what
- * came before it is dropped. */
+/* Takes what was typed while the terminal still was in editing mode, where Ctrl-C is a byte and no signal. Returns whether it has
+ * a Ctrl-C; all up to the last one is dropped. */
 static int take_ahead(struct prompt *p) {
     int waiting = 0, dropped = 0;
 
@@ -257,7 +257,7 @@ int prompt_open(struct prompt **out, const char *greeting, const char *history,
     el_set(p->el, EL_EDITOR, "emacs");
     el_set(p->el, EL_SIGNAL, 0);
     el_set(p->el, EL_GETCFN, next_char);
-    /* Editing: Ctrl-C is a key. Between two lines: it is the signal, and what is typed ahead waits unchanged. */
+    /* While a line is edited Ctrl-C is a key. Between lines it is the signal, and what is typed ahead stays in the terminal unchanged. */
     el_set(p->el, EL_SETTY, "-d", "intr=", NULL);
     el_set(p->el, EL_SETTY, "-x", "-icanon", "-echo", NULL);
     el_set(p->el, EL_ADDFN, "probing-drop", "drop the line", on_ctrl_c);
@@ -308,7 +308,7 @@ static int from_terminal(struct prompt *p, int further) {
     const char *line;
     int n = 0;
 
-    p->dropped = prompt_interrupted(p); /* since the last line */
+    p->dropped = prompt_interrupted(p); /* Ctrl-C since the last line */
     line = p->dropped ? NULL : el_gets(p->el, &n);
     if (p->dropped || (line && n > 0 && take_ahead(p))) {
         el_reset(p->el);

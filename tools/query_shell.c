@@ -24,7 +24,7 @@ struct shell {
     struct sql_run *run;
     char *const *paths;
     int npaths;
-    time_t opened; /* of a recording that goes on: when it was read last */
+    time_t opened; /* when a recording that goes on was last read */
     FILE *to;      /* \o FILE; NULL: the screen */
     char *pending; /* the statement so far; malloc */
     int timing, left;
@@ -39,8 +39,8 @@ static void on_interrupt(void) {
 
 /* ---- completion ---- */
 
-/* Names first that the text so far speaks of: the columns of its tables, then everything else. Of a column that none of these is
- * (SELECT is written before FROM), those of all tables. */
+/* The names that complete a word: first columns of the tables that the text mentions, then all other names. If none of these fits, columns of
+ * all views: a SELECT names columns before FROM names the tables. */
 static const char names_sql[] =
     "WITH found AS MATERIALIZED (SELECT DISTINCT name FROM ("
     " SELECT c.name AS name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
@@ -86,7 +86,7 @@ static int complete(void *arg, const char *text, int (*each)(void *to, const cha
 /* A line of text, cut to `width` columns with an ellipsis. */
 static void put_cut(const char *line, size_t n, unsigned width) {
     mbstate_t state = {0};
-    size_t at = 0, fits = 0; /* bytes: looked at; that leave a column for the ellipsis */
+    size_t at = 0, fits = 0; /* bytes: read so far; those that leave a column for the ellipsis */
     unsigned columns = 0;
 
     while (at < n) {
@@ -112,7 +112,7 @@ static void put_cut(const char *line, size_t n, unsigned width) {
     fputc('\n', stdout);
 }
 
-/* A result as it was written, onto the screen: through a pager where it is longer than that. */
+/* Shows a result on the screen: through a pager if it has more lines than the screen. */
 static void show(char *text, size_t n) {
     struct winsize size = {0};
     size_t lines = 0;
@@ -129,7 +129,7 @@ static void show(char *text, size_t n) {
         FILE *f = popen(pager ? pager : "less 2>/dev/null || more", "we");
         if (f) {
             struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
-            sigaction(SIGPIPE, &ignore, &before); /* it may be left before the end */
+            sigaction(SIGPIPE, &ignore, &before); /* the user may quit the pager early */
             fwrite(text, 1, n, f);
             int rc = pclose(f);
             sigaction(SIGPIPE, &before, NULL);
@@ -145,7 +145,7 @@ static void show(char *text, size_t n) {
     }
 }
 
-/* What has been recorded meanwhile. TOOL_OK, or the exit code, said; then what was read before stays. */
+/* Reads what was recorded meanwhile. Returns TOOL_OK, or reports an error and returns the exit code; then the old database stays. */
 static int read_again(struct shell *s) {
     time_t now = time(NULL);
     sqlite3 *db;
@@ -241,7 +241,7 @@ static int has_columns(sqlite3 *db, const char *table) {
     return there;
 }
 
-/* name: of a table, python.torch_trace and "steps" too; '' for the names of all. */
+/* Lists a table's columns; the name may have a schema or quotes, as in python.torch_trace and "steps". With the name '', lists all names. */
 static void describe(struct shell *s, char *name) {
     char *table = strrchr(name, '.') ? strrchr(name, '.') + 1 : name, *sql;
 
@@ -365,7 +365,7 @@ int query_shell(struct sql_run *run, char *const *paths, int n) {
         } else if (rc == 0) {
             rc = take_line(&s, line);
             if (!s.pending)
-                prompt_interrupted(p); /* that was for the query, which has said so */
+                prompt_interrupted(p); /* forget a Ctrl-C that the query has reported */
         }
     }
     if (s.pending && rc == -ENODATA)

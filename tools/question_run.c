@@ -9,7 +9,7 @@
 #include "common.h"
 #include "rows.h"
 
-/* How much there is to answer from; -1: an error, said. */
+/* Returns whether the database has what the question needs; -1 after an error, which was reported. */
 static int is_there(struct question_run *a, const struct question *q) {
     sqlite3_stmt *st = NULL;
     int n = -1;
@@ -32,7 +32,7 @@ static int is_about_hangs(const struct question *q) {
     return is;
 }
 
-/* What a question leaves in the temporary schema goes, so that another can be asked. */
+/* Drops the tables that a question left in the temporary schema, so that another question can be asked. */
 static void drop_temporary(sqlite3 *db) {
     sqlite3_stmt *st = NULL;
     char *sql;
@@ -56,7 +56,7 @@ static int is_json(const struct question_run *a) {
     return strcmp(a->run.format, "json") == 0;
 }
 
-/* A result into memory first: one without rows is left out, with its title. */
+/* Asks one part of a question. Its result is kept in memory first, as one without rows is left out together with its title. */
 static int ask_part(struct question_run *a, const struct question *q,
                     const struct question_part *p) {
     char *text = NULL;
@@ -74,7 +74,7 @@ static int ask_part(struct question_run *a, const struct question *q,
         rows_json_text(stdout, p->title ? p->title : "answer");
         printf(", \"rows\": %s}", text);
     } else if (code == TOOL_OK && a->run.rows && !p->title) {
-        /* The sentence: without its header. */
+        /* The sentence is printed without its header. */
         char *line = strchr(text, '\n');
         line = line ? strchr(line + 1, '\n') : NULL;
         int is_table = strcmp(a->run.format, "table") == 0;
@@ -88,7 +88,7 @@ static int ask_part(struct question_run *a, const struct question *q,
 
 int question_run(struct question_run *a, const struct question *q, int quiet) {
     if (is_about_hangs(q))
-        tables_hold_hangs(a->run.db); /* where that fails, the question says why */
+        tables_hold_hangs(a->run.db); /* if this fails, the question reports why */
     int there = is_there(a, q), code = TOOL_OK;
 
     if (there < 0)

@@ -32,7 +32,7 @@ static const struct form {
     {".folded", FOLDED, OUTPUT_FOLDED},
     {".txt", FOLDED, OUTPUT_FOLDED},
     {".html", PAGE, OUTPUT_REPORT},
-    /* What `probing export` tells by the name, as others do: .speedscope.json, .firefox.json */
+    /* Formats that `probing export` chooses by the file's name, such as .speedscope.json and .firefox.json. */
     {".json", EXPORT, OUTPUT_NEW},
     {".pb.gz", EXPORT, OUTPUT_NEW},
     {".pftrace", EXPORT, OUTPUT_NEW},
@@ -52,7 +52,7 @@ static const struct form *form_of(const char *path) {
     return NULL;
 }
 
-/* Until the time is over, a signal comes or the process ends; how long that was. */
+/* Waits until the time is over, a signal comes or the process ends. Returns how long that was, in seconds. */
 static double wait_for(const struct attach *a, struct progress *g) {
     double t = 0;
     char text[TOOL_TEXT];
@@ -82,13 +82,13 @@ static int inject(const struct attach *a, const char *trace) {
     return code;
 }
 
-/* The command that makes the output of the trace; it says itself what was wrong. */
+/* Runs the command that makes the output from the trace; the command reports errors itself. */
 static int make(const struct form *form, char *trace, char *output) {
     char convert[] = "probing-convert", force[] = "-f", flame[] = "probing-flamegraph", to[] = "-o",
          report[] = "probing-report", folded[] = "--folded", quiet[] = "-q",
          export[] = "probing-export";
 
-    optind = 0; /* getopt begins anew */
+    optind = 0; /* resets getopt */
     if (form->kind == DATABASE)
         return cmd_convert(5, (char *[]){convert, force, quiet, trace, output, NULL});
     if (form->kind == FOLDED)
@@ -136,7 +136,7 @@ int record_attach(const struct attach *a) {
             "process %d is being recorded already, into %s (ask that: probing %d query, or flamegraph)",
             a->pid, trace, a->pid);
     snprintf(trace, sizeof trace, form->kind == TRACE ? "%s" : "%s.%d.zst", output, (int)getpid());
-    /* First: a signal that comes while the agent is brought in would else end us, and leave the process recorded for ever. */
+    /* Before the injection: otherwise a signal during it would end this program and leave the process recorded for ever. */
     progress_begin(&g, a->quiet);
     if ((code = inject(a, trace)) != TOOL_OK) {
         progress_end(&g);
@@ -152,7 +152,7 @@ int record_attach(const struct attach *a) {
         tool_say("process %d could not be told to stop: %s (probing -t %d stop)", a->pid,
                  out ? out : strerror(-rc), a->pid);
     inspect_free(out);
-    progress_stopped(); /* it ends the recording, not what is made of it, also where it came just now */
+    progress_stopped(); /* counts a signal as seen, even one that came just now: it ends the recording, not the making of the output */
     progress_end(&g);
     if (form->kind != TRACE) {
         code = make(form, trace, output);

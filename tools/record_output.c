@@ -26,10 +26,10 @@
 #include "trace_count.h"
 
 #define COUNT_BUDGET                                                                               \
-    (512ull << 20)              /* a larger trace takes seconds to read: give its records instead */
-#define CLAIMS      100         /* names that are tried */
-#define GRACE_MS    300         /* workers end a little after the program's main process */
-#define BLOCK_TAKES (64u << 10) /* more than the first block of a trace does */
+    (512ull << 20) /* a larger trace takes seconds to read: give its records, not its samples */
+#define CLAIMS      100 /* number of names that are tried */
+#define GRACE_MS    300 /* wait for workers, which may end a little after the main process */
+#define BLOCK_TAKES (64u << 10) /* bytes: more than the first block of a trace takes */
 
 __attribute__((format(printf, 2, 3))) static void no(struct record_output *o, const char *fmt,
                                                      ...) {
@@ -40,7 +40,7 @@ __attribute__((format(printf, 2, 3))) static void no(struct record_output *o, co
     va_end(ap);
 }
 
-/* The names that follow from o->main. */
+/* Sets the names that follow from o->main. */
 static void use(struct record_output *o) {
     snprintf(o->dir, sizeof o->dir, "%.*s.d", PATH_MAX - 8, o->main);
     memcpy(o->value, o->main, sizeof o->main);
@@ -71,7 +71,7 @@ int output_resolve(struct record_output *o, const char *name, const char *sessio
         no(o, "cannot write to %s: it is not a regular file", name);
         return -1;
     }
-    /* Space for "FILE.old.d" and a trace's name in it. */
+    /* Leaves space for "FILE.old.d" and the name of a trace in it. */
     if ((rc = tool_absolute(name, o->main, sizeof o->main - 300)) < 0) {
         no(o, "cannot write to %s: %s%s", name, strerror(-rc),
            rc == -ENOENT ? " (make its directory first)" : "");
@@ -81,7 +81,7 @@ int output_resolve(struct record_output *o, const char *name, const char *sessio
     return 0;
 }
 
-/* Whether a trace at `path` belongs to this output. */
+/* Returns whether a trace at `path` belongs to this output. */
 static int is_ours(const struct record_output *o, const char *path) {
     size_t n = strlen(o->dir);
 
@@ -94,7 +94,7 @@ struct sweep {
     struct record_output *o;
     int alive; /* processes that record to our output */
     unsigned finished;
-    char who[200];  /* the live ones */
+    char who[200];  /* pids and commands of the live processes */
     char busy_main; /* one of them writes FILE itself or FILE.d */
 };
 
@@ -159,8 +159,8 @@ static void sweep_of(const char *file, void *arg) {
     free(of);
 }
 
-/* Until we end the name is ours among those who start at the same moment, before there is a file: an abstract socket of that name. One
- * run's processes share it. 0, or -1: another run's. */
+/* Claims the name FILE until this program ends, by an abstract socket of that name: several recordings may start at the same moment, before there is
+ * a file. The processes of one run share the name. Returns 0, or -1 if another run has claimed it. */
 static int claim(const char *file, const struct run_id *me) {
     const char *base = strrchr(file, '/') + 1;
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -174,18 +174,18 @@ static int claim(const char *file, const struct run_id *me) {
         return 0;
     len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "probing-record/%lx:%lx/%s",
                    (unsigned long)st.st_dev, (unsigned long)st.st_ino, base);
-    if (len >= (int)sizeof name.sun_path - 1) /* two long names that begin alike count as one */
+    if (len >= (int)sizeof name.sun_path - 1) /* long names with the same beginning count as one */
         len = (int)sizeof name.sun_path - 1;
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&name,
                        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) == 0)
-        return 0; /* the descriptor stays open */
+        return 0; /* the descriptor stays open, to keep the claim */
     len = errno == EADDRINUSE ? -1 : 0;
     close(fd);
     return len;
 }
 
-/* run_take() of the first name that nobody else has claimed. */
+/* Calls run_take() with the first name that nobody else has claimed: FILE, FILE-2, ... */
 static int take_claimed(struct record_output *o, char file[PATH_MAX], const struct run_id *me) {
     size_t all = strlen(o->main),
            stem = all - (all > 4 && !strcmp(o->main + all - 4, ".zst") ? 4 : 0);
@@ -208,13 +208,13 @@ static int take_claimed(struct record_output *o, char file[PATH_MAX], const stru
     return rc;
 }
 
-/* FILE, or the name that stands in for it. */
+/* Takes FILE, or another name if another run is writing FILE. Returns 0, or -1 with o->why. */
 static int take(struct record_output *o, const struct run_id *me) {
     char file[PATH_MAX], why[OUTPUT_WHY];
     struct stat st;
     int rc;
 
-    /* Only a trace makes way for another: FILE may not be somebody's text. */
+    /* Only a trace may be replaced: if FILE is anything else, it is kept. */
     if (lstat(o->main, &st) == 0 && output_check(o->main, OUTPUT_TRACE, NULL, why) < 0) {
         no(o, "cannot record to %s: %s (choose another file with -o)", o->name, why);
         return -1;
@@ -238,7 +238,7 @@ static int take(struct record_output *o, const struct run_id *me) {
     return 0;
 }
 
-/* Not all that may be written to can hold a file: /proc, a disk without inodes. */
+/* Tries to create a file in the directory: one that may be written to can still refuse files, as /proc and disks without free inodes do. */
 static int try_to_make(struct record_output *o, const char *dir) {
     char path[PATH_MAX];
     int fd;
@@ -289,7 +289,7 @@ static void each_trace(struct record_output *o,
     closedir(d);
 }
 
-/* Where the digits begin that end at `end`, if the character before them is `before`; else 0. */
+/* Returns the index of the character `before`, if it stands in front of digits that end at `end`; else 0. */
 static size_t number_before(const char *path, size_t end, char before) {
     size_t i = end;
 
@@ -298,7 +298,7 @@ static size_t number_before(const char *path, size_t end, char before) {
     return i && i < end && path[i - 1] == before ? i - 1 : 0;
 }
 
-/* A file that a trace has gone on from (agent/core/rotation.h): HOST-PID.N.zst. A name that the user gave may end in a number, too. */
+/* Returns whether the file is a trace's earlier segment (agent/core/rotation.h): HOST-PID.N.zst. A name that the user gave may end in a number, too. */
 static int is_segment(const struct record_output *o, const char *path) {
     size_t n = strlen(path), dot = n > 4 ? number_before(path, n - 4, '.') : 0;
 
@@ -326,8 +326,8 @@ static void find_earliest(struct record_output *o, const char *path, void *arg) 
 }
 
 /*
- * The command was a shell script or a launcher that is no Python: its first Python process's trace is the
- * one the user looks for under FILE. Not while processes still record: a live file names its trace.
+ * If the command was a shell script or another launcher that is no Python, moves the trace of its first Python
+ * process to FILE, where the user looks for it. Not while processes still record: their live files name the traces.
  */
 static void adopt_main(struct record_output *o) {
     struct candidate best = {.path = ""};
@@ -336,10 +336,10 @@ static void adopt_main(struct record_output *o) {
         return;
     each_trace(o, find_earliest, &best);
     if (*best.path && rename(best.path, o->main) == 0)
-        rmdir(o->dir); /* if that was the only one */
+        rmdir(o->dir); /* removes the directory if that was its only file */
 }
 
-/* Whether the file system takes no block of a trace any more. */
+/* Returns whether the file system has no space for even one block of a trace. */
 static int is_full(const char *path) {
     struct statvfs fs;
 
@@ -353,12 +353,12 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
     int rc = trace_count(&c, path, COUNT_BUDGET);
     o->full |= rc == -EBADMSG && is_full(path);
     if (rc < 0) {
-        /* A process that was killed before its first block left an empty file: nothing to say. */
+        /* A process that was killed before its first block left an empty file: no error. */
         if (rc != -EBADMSG)
             tool_say("cannot read %s: %s", path, strerror(-rc));
         return;
     }
-    if (strcmp(c.session, o->session) != 0) /* another run writes into the same directory */
+    if (strcmp(c.session, o->session) != 0) /* of another run that writes into the same directory */
         return;
     o->processes += !is_segment(o, path);
     o->in_dir += in_dir;
@@ -378,7 +378,7 @@ static void add_up(struct record_output *o, const char *path, void *arg) {
         o->exact = 0;
 }
 
-/* What our child was at last: after an exec its trace is another one. */
+/* Finds our child's last trace: after an exec it has another one. */
 static void find_child(struct record_output *o, const char *path, void *arg) {
     struct candidate *last = arg;
     struct trace_count c;
@@ -391,7 +391,7 @@ static void find_child(struct record_output *o, const char *path, void *arg) {
     }
 }
 
-/* Of the one process whose parent we are. A command that is no Python leaves no trace, and what its children returned only it knows. */
+/* Adds our child's exit code to its trace. A command that is no Python has no trace, and only that command knows what its children returned. */
 static void add_exit_code(struct record_output *o) {
     struct candidate last = {.path = ""};
     char code[16];
@@ -406,12 +406,12 @@ static void add_exit_code(struct record_output *o) {
         complete_fact(last.path, "end", "exit_code", code);
 }
 
-/* Of this run, and ended. */
+/* Adds symbols to a trace, if it belongs to this run and has ended. */
 static void add_symbols(struct record_output *o, const char *path, void *arg) {
     struct trace_count c;
 
     int rc = trace_count(&c, path, 1);
-    if (rc == 0 && !c.session[0]) /* a segment begins with dictionaries, many perhaps */
+    if (rc == 0 && !c.session[0]) /* a segment begins with dictionaries, maybe many */
         rc = trace_count(&c, path, COUNT_BUDGET);
     if (rc == 0 && strcmp(c.session, o->session) == 0)
         complete_ended(arg, path);

@@ -20,7 +20,7 @@ static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGTERM,
                                 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
 #define NPASSED (sizeof passed_on / sizeof *passed_on)
 
-/* For the handler. 0: there is no child to send to. */
+/* The child that the signal handler sends to; 0: there is none. */
 static volatile pid_t child;
 
 static void pass_on(int sig, siginfo_t *si, void *context) {
@@ -28,8 +28,8 @@ static void pass_on(int sig, siginfo_t *si, void *context) {
     pid_t to = child;
 
     (void)context;
-    /* SI_KERNEL: from the terminal, to the whole group. From the child: it is talking to its parent, not to
-     * itself (sudo draws the same lines). */
+    /* Not passed on are signals from the terminal (SI_KERNEL), which go to the whole group, and those from the
+     * child, which it sends to its parent and not to itself (sudo does the same). */
     if (si->si_code <= 0 && to > 0 && si->si_pid != to)
         kill(to, sig);
     errno = saved;
@@ -55,15 +55,15 @@ static int in_foreground(void) {
 }
 
 /*
- * The child has stopped. Ctrl-Z stops the whole group, us included, and nothing is to be done. A program that reads
- * Ctrl-Z as a key stops only itself: then the shell must see its job (us) stop, or the terminal hangs.
+ * Handles a child that has stopped. Ctrl-Z stops the whole group, us included: nothing is to be done. But a program that
+ * reads Ctrl-Z as a key stops only itself: then we must stop as well, so that the shell sees its job stop, or the terminal hangs.
  */
 static void child_stopped(pid_t pid, int sig) {
     char state;
 
     if (sig != SIGTSTP && sig != SIGTTIN && sig != SIGTTOU)
-        return;             /* kill -STOP: whoever sent it will continue it, and it alone */
-    sys_sleep(20 * SYS_MS); /* our own SIGTSTP, if one is under way, acts here */
+        return;             /* kill -STOP: its sender will continue the child, but not us */
+    sys_sleep(20 * SYS_MS); /* a SIGTSTP that is on its way to us stops us here */
     if (proc_task(pid, 0, NULL, 0, &state) == 0 && state == 'T' && in_foreground())
         raise(SIGSTOP);
 }
@@ -73,7 +73,7 @@ static void wait_for(pid_t pid, int *status) {
 
     for (;;) {
         memset(&si, 0, sizeof si);
-        /* WNOWAIT: the pid stays taken until the handler can no longer send to it. */
+        /* WNOWAIT: the pid is not reused while the handler could still send to it. */
         if (waitid(P_PID, (id_t)pid, &si, WEXITED | WSTOPPED | WNOWAIT) < 0) {
             if (errno == EINTR)
                 continue;
@@ -92,12 +92,12 @@ static void wait_for(pid_t pid, int *status) {
 
 static void run_in_child(char **argv, void (*setup)(void *), void *arg, const sigset_t *mask,
                          int fd, int at_parents_end) {
-    if (at_parents_end) /* a fork takes no such wish over: what our launcher wanted at its end holds at ours, for the program */
+    if (at_parents_end) /* not inherited by fork: the signal that we get when our parent ends, the program gets when we end */
         prctl(PR_SET_PDEATHSIG, at_parents_end);
     setup(arg);
     run_signals(0);
     sigprocmask(SIG_SETMASK, mask,
-                NULL); /* handlers go with exec, ignored ones were never touched */
+                NULL); /* exec removes the handlers; ignored signals were never changed */
     execvp(argv[0], argv);
     int e = errno;
     while (write(fd, &e, sizeof e) < 0 && errno == EINTR)

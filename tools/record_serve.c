@@ -12,9 +12,9 @@
 
 #include "common.h"
 
-#define BEGIN_MS 10000 /* until it says where it is */
+#define BEGIN_MS 10000 /* how long the server may take to print its address */
 
-/* The first line that comes through fd. 0; -EIO: it ended without one; -ETIMEDOUT. */
+/* Reads the first line that comes through fd. Returns 0, -EIO if fd ends without one, or -ETIMEDOUT. */
 static int first_line(int fd, char *buf, size_t n) {
     struct pollfd p = {fd, POLLIN, 0};
     size_t have = 0;
@@ -52,7 +52,7 @@ static int start(const char *program, const char *where, int out) {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out, 1);
     posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID); /* Ctrl-C is for the program */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID); /* Ctrl-C is for the program alone */
     int rc = -posix_spawn(&pid, program, &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attr);
@@ -79,6 +79,6 @@ void record_serve(void) {
     }
     if (rc == 0)
         tool_say("asked at %s", line);
-    else if (rc != -EIO) /* it has said why itself */
+    else if (rc != -EIO) /* -EIO: the server has reported the reason itself */
         tool_say("PROBING_PORT=%s: no server beside the recording: %s", port, strerror(-rc));
 }

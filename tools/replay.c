@@ -6,41 +6,41 @@
 
 #include "replay_job.h"
 
-/* A class of calls that do the same: its largest works, of two ranks and of two hosts, and its median. */
+/* A class of calls that do the same. Of the works before them: the largest, the largest of another rank and of another host, and the median. */
 struct peers {
     double most, second, median;
-    double elsewhere; /* the largest on another host than `most` */
-    int rank, n;      /* whose is `most` */
+    double elsewhere; /* the largest work on another host than that of `most` */
+    int rank, n;      /* rank: whose work `most` is; n: number of works */
 };
 
-/* What a rank of a stage works, on average: in all, and before it sends. */
+/* The work of a pipeline stage, as the average of its ranks: in all, and before it sends. */
 struct stage {
     double busy, sending;
     int ranks;
 };
 
-#define MOST_CALLS 1000000 /* 150 bytes each */
+#define MOST_CALLS 1000000 /* each takes 150 bytes */
 
 struct replay {
     struct replay_job job;
     struct peers *peers;
     struct stage *stage;
-    double *late_rank, *late_node; /* by rank, by the host's first rank */
+    double *late_rank, *late_node; /* by rank; by the index of the host's first rank */
     int *node, nstages;            /* node: index of the first rank of a rank's host */
     double length, seen;
-    int loaded;         /* 1, or -1: there is nothing to replay */
-    sqlite3_int64 last; /* of the calls in the database when it was read */
+    int loaded;         /* 0: not yet; -1: there is nothing to replay */
+    sqlite3_int64 last; /* id of the last call in the database when it was read */
 };
 
 /* ---- the replay ---- */
 
 struct meeting {
-    double time; /* of the last to come, so far */
-    int missing; /* how many have not */
+    double time; /* when the last rank so far came */
+    int missing; /* number of ranks that have not come yet */
     int waiting; /* the first rank that waits here + 1, chained by `next` */
 };
 
-/* Seconds from the first call to the last end with these works; < 0: it comes to no end (calls that do not fit together), or no memory. */
+/* Replays the calls with these works. Returns the seconds from the first call to the last end; < 0: the replay gets stuck (the calls do not fit together), or there is no memory. */
 static double run(const struct replay_job *j, const double *work) {
     struct meeting *m = calloc((size_t)j->nmeetings + 1, sizeof *m);
     double *enter = malloc(sizeof *enter * (j->ncalls + 1)),
@@ -230,7 +230,7 @@ static int measure(struct replay *r) {
 
 /* ---- what if ---- */
 
-/* What a stage works more than the next slowest. */
+/* Returns by how much a stage works more than the next slowest one. */
 static double excess(const struct replay *r, int stage) {
     double next = -1;
 
@@ -241,7 +241,7 @@ static double excess(const struct replay *r, int stage) {
     return next >= 0 && r->stage[stage].busy > next ? r->stage[stage].busy - next : 0;
 }
 
-/* The works of a scenario, in `work`: 0; -1: there is nothing of that kind. */
+/* Writes the works of a scenario to `work`. Returns 0, or -1 if the job has nothing of that kind. */
 static int scenario(const struct replay *r, const char *what, sqlite3_value *which, double *work) {
     const struct replay_job *j = &r->job;
     int is_rank = strcmp(what, "rank") == 0, is_node = strcmp(what, "node") == 0,
@@ -252,7 +252,7 @@ static int scenario(const struct replay *r, const char *what, sqlite3_value *whi
         return -1;
     sqlite3_int64 number = is_rank || is_stage ? sqlite3_value_int64(which) : 0;
     const char *host = is_node ? (const char *)sqlite3_value_text(which) : "";
-    /* Work before a message is sent is on the pipeline's way: what the stage has too much is taken from that first. */
+    /* Work before a message is sent holds up the rest of the pipeline: a stage's excess is taken from that work first. */
     double sending = 1, other = 1;
     if (is_stage && number >= 0 && number < r->nstages) {
         const struct stage *s = &r->stage[number];
@@ -289,7 +289,7 @@ static int scenario(const struct replay *r, const char *what, sqlite3_value *whi
     return any ? 0 : -1;
 }
 
-/* The index of the N-th largest value above 0; -1: there are not so many. */
+/* Returns the index of the N-th largest value above 0, or -1 if there are fewer. */
 static int nth(const double *value, int n, int number) {
     int best = -1;
 

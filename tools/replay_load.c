@@ -6,24 +6,24 @@
 #include "replay_job.h"
 #include "since_row.h"
 
-/* A process may have many traces, one after the other (segment_size): its calls go on from one to the next. It has the number of its first. */
+/* A process may have many traces, one after the other (segment_size): its calls go on from one to the next. A process is identified by its first trace. */
 #define PROCESSES                                                                                  \
     "WITH process AS MATERIALIZED (SELECT id, min(id) OVER (PARTITION BY run, boot_id, pid, coalesce(process_ts, -id)) AS first FROM trace_file) "
 
-/* The attempt that is replayed (the largest of all runs): how many calls it has, from when to when. All that is in comm's index by trace: of a
-   long job the table takes four times as long to read. */
+/* Finds the attempt to replay, the largest of all runs: the number of its calls, and the first and last time. Only columns of comm's index by trace are
+   read: of a long job, the table would take four times as long. */
 static const char attempt_sql[] =
     "SELECT t.run, t.attempt, sum(c.n), min(c.first), max(c.last) FROM trace_file t "
     "JOIN (SELECT id >> 40 AS trace, count(*) AS n, min(ts) AS first, max(ts) AS last FROM comm GROUP BY id >> 40) c ON c.trace = t.id "
     "GROUP BY 1, 2 ORDER BY 3 DESC, 2 DESC LIMIT 1";
-/* Its calls from a time on. place, from, to: a group's own numbers, the same in the groups of other ranks;
-   root: this rank is the one that sends to all, or receives from all. */
+/* The attempt's calls from a time on. src_rank, dst_rank: the two ends of a message; of a collective with a root,
+   the root: src_rank if it sends to all, dst_rank if it receives from all. */
 static const char calls_sql[] = PROCESSES
     "SELECT p.first, c.rank, t.host, c.\"group\", c.op, c.seq, c.enter, c.exit, c.src_rank, c.dst_rank, c.group_size, c.run, c.attempt "
     "FROM comm_metrics c JOIN trace t ON t.id = c.trace_id JOIN process p ON p.id = t.id WHERE c.complete AND c.completion <> 'raised' AND c.group_size > 1 "
     "AND c.run IS ?1 AND c.attempt IS ?2 AND c.enter >= ?3 "
     "ORDER BY p.first, c.enter";
-/* Of a pipeline, told by its roles, or seen: a rank that sends or receives in its steps. Some messages beside a training make no stages. */
+/* The pipeline stage of each process: as its roles say or, without roles, as seen: it sends or receives in its steps. A few messages besides a training make no stages. */
 static const char stages_sql[] = PROCESSES
     "SELECT p.first, \"index\" FROM (SELECT trace_id, \"index\", 0 AS worse, 0 AS n FROM roles WHERE dimension = 'pp' "
     "UNION ALL SELECT c.id >> 40, g.rank, 1, count(*) FROM comm c JOIN process_group g ON g.trace = c.id >> 40 AND g.pg = c.pg "
@@ -37,7 +37,7 @@ static const char loading_sql[] =
 
 enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
 
-/* What decides which calls belong together, until meetings and classes have numbers. */
+/* Hashes that decide which calls belong together, used until meetings and classes have numbers. */
 struct key {
     uint64_t meeting, peers;
     enum kind kind;
@@ -86,7 +86,7 @@ static int add_rank(struct replay_job *j, sqlite3_stmt *st) {
     return SQLITE_OK;
 }
 
-/* Which attempt, and since when: of a job with more calls than j->most its last ones, as many as that. All ranks begin at that time. */
+/* Chooses the attempt, and the time from which its calls are read: of a job with more calls than j->most, about the last j->most. All ranks begin at that time. */
 static int choose_calls(struct replay_job *j, sqlite3_stmt *calls, sqlite3 *db) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(db, attempt_sql, -1, &st, NULL);
@@ -144,7 +144,7 @@ static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
             meeting = mix(mix(mix(meeting, (uint64_t)src), (uint64_t)dst), 2);
         else
             meeting = mix_text(meeting, op);
-        /* A root that is not known makes it a call of all. */
+        /* Without a known root, it counts as a call in which all wait for all. */
         if ((kind == FROM_ROOT || kind == TO_ROOT) &&
             sqlite3_column_type(st, kind == FROM_ROOT ? 8 : 9) == SQLITE_NULL)
             kind = ALL;
@@ -190,7 +190,7 @@ static int load_stages(struct replay_job *j, sqlite3 *db) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* The first of a rank's calls that begins at `time` or later; its end: there is none. */
+/* Returns the index of the first of a rank's calls that begins at `time` or later, or r->end if there is none. */
 static size_t call_from(const struct replay_job *j, const struct replay_rank *r, double time) {
     size_t lo = r->first;
 
@@ -204,7 +204,7 @@ static size_t call_from(const struct replay_job *j, const struct replay_rank *r,
     return lo;
 }
 
-/* Each load of data of a trace counts in the work that it began in. */
+/* Adds the time of each load of data in a trace to the work during which it began. */
 static int load_trace(struct replay_job *j, const struct replay_rank *r, sqlite3_stmt *st) {
     int rc;
 
@@ -218,7 +218,7 @@ static int load_trace(struct replay_job *j, const struct replay_rank *r, sqlite3
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Of a job's last part those of that time alone are read: there are many times more calls of modules than of communication. */
+/* Reads how long the works loaded data. If only a job's last part is replayed, only that time is read: there are many times more calls of modules than of communication. */
 static int load_loading(struct replay_job *j, sqlite3 *db) {
     sqlite3_stmt *traces, *loading = NULL;
     int rc = sqlite3_prepare_v2(db, traces_sql, -1, &traces, NULL);
@@ -255,8 +255,8 @@ static int by_time(const void *a, const void *b) {
 }
 
 /*
- * Where one call follows the end of another at once, it must not seem to come before it: times are seconds since 1970 in 53 bits, and
- * a duration is by the rank's own clock, which drifts against the others' by up to so much.
+ * A call that follows the end of another at once must not seem to come before that end. So ends are moved back by the errors of time: times are
+ * seconds since 1970 in 53 bits (RESOLUTION), and a duration is by the rank's own clock, which drifts against the others' by up to DRIFT.
  */
 #define RESOLUTION 1e-6
 #define DRIFT      1e-4
@@ -304,7 +304,7 @@ static double clamp(double v, double max) {
     return v < 0 ? 0 : v > max ? max : v;
 }
 
-/* A message: the receiver waits for the sender; the sender for the receiver, where it was still in the call when that came. */
+/* A message: the receiver waits for the sender. The sender waits for the receiver if it was still in its call when the receiver came. */
 static void meet_message(struct replay_job *j, const struct key *keys, const struct sorted *s,
                          size_t n) {
     struct replay_call *a = &j->call[s[0].call], *b = n > 1 ? &j->call[s[1].call] : NULL;
@@ -323,7 +323,7 @@ static void meet_message(struct replay_job *j, const struct key *keys, const str
     }
 }
 
-/* A collective. How long it takes itself is what the last to come saw of it: no clock is needed for that. */
+/* A collective. Its own time is what the last rank to come spent in it, the shortest of all durations: so clocks need not be compared. */
 static void meet(struct replay_job *j, const struct key *keys, const struct sorted *s, size_t n) {
     double shortest = -1;
     int m = j->nmeetings++;
@@ -348,7 +348,7 @@ static void meet(struct replay_job *j, const struct key *keys, const struct sort
     }
 }
 
-/* Sorts, and makes each key the number of its class; how many there are. */
+/* Sorts by key, then replaces each key by the number of its class. Returns the number of classes. */
 static int number(struct sorted *s, size_t n) {
     int classes = 0;
 
@@ -398,7 +398,7 @@ int replay_job_load(struct replay_job *j, sqlite3 *db) {
         rc = load_stages(j, db);
     if (rc == SQLITE_OK)
         rc = make_meetings(j, keys);
-    free(keys); /* before the points need as much */
+    free(keys); /* before the points need as much memory */
     if (rc == SQLITE_OK)
         rc = make_points(j);
     if (rc == SQLITE_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - the page around the results: head, sections in their order, scripts. */
+/* report.c - writes the page around the results: head, sections in their order, scripts. */
 #include "report.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include "page_json.h"
 #include "question.h"
 
-#define STEPS 100000 /* of SQLite's machine between two looks at the clock */
-#define MOST  24     /* sections */
+#define STEPS 100000 /* instructions of SQLite's virtual machine between two looks at the clock */
+#define MOST  24     /* most sections */
 
 static char sections_text[] = {
 #include "tools/report.sql.inc"
@@ -27,7 +27,7 @@ static const char style[] = {
 #include "tools/report/style.css.inc"
     0};
 
-/* Of the processor, so that what a page says does not depend on who else computes. */
+/* Returns this thread's processor time, so that what a page shows does not depend on other programs' load. */
 static double seconds(void) {
     return (double)sys_clock(CLOCK_THREAD_CPUTIME_ID) / 1e9;
 }
@@ -41,7 +41,7 @@ void report_deadline(struct report *r) {
     r->deadline = r->timeout > 0 ? seconds() + r->timeout : 0;
 }
 
-/* Each question starts with time of its own, and leaves no temporary table behind. */
+/* Begins a question: each gets its own time limit, and a transaction that is rolled back, so that no temporary table stays behind. */
 static void begin(struct report *r) {
     report_deadline(r);
     sqlite3_exec(r->db, "BEGIN", NULL, NULL, NULL);
@@ -52,7 +52,7 @@ static void end(struct report *r) {
     sqlite3_exec(r->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
-/* How much there is to answer from; an error or what takes too long: as if there were, and said by its results. */
+/* Returns whether the database has what the question needs. After an error or a time-out it returns 1: the results then report it. */
 static int is_there(struct report *r, const struct question *q) {
     sqlite3_stmt *st = NULL;
     int there = 1;
@@ -76,7 +76,7 @@ static void put_question(struct report *r, const struct question *q, int is_evid
         fputs(",\"parts\":[]}", r->out);
     } else {
         fputs(",\"parts\":[", r->out);
-        /* What took too long has not made the tables that the rest asks. */
+        /* A part that took too long did not make the tables that the other parts read: leave these out. */
         for (unsigned i = 0, late = 0; i < q->nparts && !late; i++) {
             if (i)
                 fputs(",\n", r->out);
@@ -93,7 +93,7 @@ static void put_questions(struct report *r) {
     fputs("\"questions\":[", r->out);
     for (unsigned i = 0, n = 0; (q = question_at(i)); i++) {
         if (strcmp(q->name, "diff") == 0)
-            continue; /* of two recordings: `probing diff` */
+            continue; /* it is about two recordings: see `probing diff` */
         if (n++)
             fputs(",\n", r->out);
         put_question(r, q, 1);
@@ -116,7 +116,7 @@ static void put_sections(struct report *r) {
     fputs("],\n", r->out);
 }
 
-/* What the page is of, and the time that it spans. */
+/* Writes what the page is about, and the time that it spans. */
 static int put_head(struct report *r) {
     static const char sql[] =
         "SELECT (SELECT command FROM trace_file ORDER BY rank IS NULL, rank, id LIMIT 1), count(*), count(DISTINCT rank),"
@@ -151,7 +151,7 @@ static int put_head(struct report *r) {
     return rc;
 }
 
-/* A number that nobody could know when the recorded names were chosen: only scripts that have it run. */
+/* A number that nobody could know when the recorded names were chosen: the browser only runs scripts that have it. */
 static int make_nonce(char *text, size_t n) {
     unsigned char bytes[16];
 
@@ -169,11 +169,11 @@ int report_write(struct report *r, FILE *out) {
     if (rc < 0)
         return rc;
     r->out = out;
-    /* For temporary tables; the file itself is opened for reading. */
+    /* Allows temporary tables; the file itself is open read-only. */
     sqlite3_exec(r->db, "PRAGMA query_only = OFF; PRAGMA cache_size = -65536", NULL, NULL, NULL);
     sqlite3_progress_handler(r->db, STEPS, is_late, r);
     report_deadline(r);
-    tables_hold_hangs(r->db); /* where it takes too long, what asks for it says so */
+    tables_hold_hangs(r->db); /* if this takes too long, the questions that need it report so */
     r->deadline = 0;
     fprintf(
         out,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report_flame.c - the samples as one tree, and the weights of its nodes by rank and by time.
+ * report_flame.c - writes the samples as one tree, and the weights of its nodes by rank and by time.
  *
- * In one pass the samples are added up by thread and stack, and by group of threads, slice of the time and stack. Threads of one
- * name and role are one group, whatever their process. Then each distinct stack becomes a node of the tree. What is too little to be
- * seen is added to its parent, so that sums stay what they are.
+ * One pass adds up the samples by group of threads, rank and stack, and by group of threads, slice of the time and stack. Threads of
+ * one name and role are one group, whatever their process. Then each distinct stack becomes a node of the tree. A weight too small to
+ * be seen is added to its parent's, so that sums stay what they are.
  *
  * JSON: {tick_s, slices, labels: [[name, file, kind, line], ...], nodes: [label, parent, ...] (the root first, parents before
  * children), ranks: [...], all: [node, busy, idle, ...], rank: [[...] ...], slice: [[...] ...]}, where weights are ticks
@@ -22,11 +22,11 @@
 
 #define SLICES    60
 #define MOST_NODE 4000   /* nodes */
-#define MOST_RANK 256    /* ranks with weights of their own */
-#define ENTRIES   120000 /* weights by rank, and as many by slice */
+#define MOST_RANK 256    /* number of ranks that get weights of their own */
+#define ENTRIES   120000 /* numbers in the weights by rank, and as many by slice */
 
 struct group {
-    uint32_t node; /* of the tree */
+    uint32_t node; /* its node in the tree */
     char *name;
 };
 
@@ -34,7 +34,7 @@ struct thread {
     int64_t id;
     uint32_t group;
     int32_t rank; /* index in ranks; -1: none */
-    int waits;    /* off a CPU it is idle */
+    int waits;    /* the thread is idle when it is off a CPU */
 };
 
 struct weight {
@@ -50,11 +50,11 @@ struct flames {
     struct sums by_rank, by_slice;
     struct group *group;
     uint32_t ngroups;
-    struct thread *thread; /* in the order of ids */
+    struct thread *thread; /* sorted by id */
     size_t nthreads;
     int64_t *rank;
     uint32_t nranks;
-    uint32_t *shown; /* of each node of the tree: the number that it has on the page */
+    uint32_t *shown; /* by node of the tree: its number on the page */
 };
 
 static int by_id(const void *a, const void *b) {
@@ -98,7 +98,7 @@ static int add_thread(struct flames *s, sqlite3_stmt *st) {
     return 0;
 }
 
-/* The ranks, then the threads. Helper processes (loaders, launchers) have a role, workers none. */
+/* Reads the ranks, then the threads. Helper processes (loaders, launchers) have a role, workers have none. */
 static int read_threads(struct flames *s) {
     static const char ranks[] =
         "SELECT DISTINCT rank FROM trace_file WHERE rank IS NOT NULL ORDER BY 1 LIMIT ?1";
@@ -160,7 +160,7 @@ static int read_samples(struct flames *s) {
     return rc == SQLITE_NOMEM ? -ENOMEM : rc != SQLITE_OK || step != SQLITE_DONE ? -EIO : 0;
 }
 
-/* The node of each sum takes the place of its stack. */
+/* Adds the stacks to the tree. In each sum, the member `stack` becomes the number of the node. */
 static int find_nodes(struct flames *s, struct sums *sums, int weigh) {
     uint32_t unread = flame_label(s->f, "(stack could not be read)", "", FLAME_GROUP);
     int rc = SQLITE_OK;
@@ -184,7 +184,7 @@ static int descending(const void *a, const void *b) {
     return x > y ? -1 : x < y;
 }
 
-/* Which nodes are on the page, and what number they have there; the others have that of the nearest that is. */
+/* Chooses the nodes that are on the page, and their numbers there. Each other node gets the number of its nearest ancestor on the page. */
 static int choose_nodes(struct flames *s, uint32_t *count) {
     uint32_t n = flame_nodes(s->f), k = 0;
     uint64_t least = 1, *total = malloc(n * sizeof *total);
@@ -216,7 +216,7 @@ static void put_nodes(struct flames *s) {
     FILE *out = s->r->out;
     const char *comma = "";
 
-    /* A label may be of many nodes, or of none: texts once, by their number. */
+    /* Many nodes may have one label, and some labels have no node: each text is written once, and nodes refer to it by its number. */
     uint32_t n = flame_nodes(s->f), nlabels = 0, next = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (flame_node(s->f, i)->label >= nlabels)
@@ -250,7 +250,7 @@ static void put_nodes(struct flames *s) {
     free(place);
 }
 
-/* The weights of one place (a rank, a slice; -1: all), and of no more than `most` nodes: those of others go to their parents. */
+/* Writes the weights of one place (a rank or a slice; -1: all) for at most `most` nodes: smaller weights are added to those of the parents. */
 static void put_weights(struct flames *s, const struct sums *sums, int64_t place, struct weight *w,
                         uint32_t n, uint32_t most, const uint32_t *parent) {
     const char *comma = "";
@@ -267,7 +267,7 @@ static void put_weights(struct flames *s, const struct sums *sums, int64_t place
         *(sum->thread & 1 ? &at->idle : &at->busy) += sum->weight;
         all += sum->weight;
     }
-    /* Children lie behind their parents: what is moved is met again. */
+    /* Children come after their parents, so backwards a weight that was moved up is looked at again. */
     for (uint64_t least = all / 5000; used > most && least <= all; least = least * 2 + 1) {
         for (uint32_t i = n; i-- > 1;) {
             if ((!w[i].busy && !w[i].idle) || w[i].busy + w[i].idle > least)
@@ -354,7 +354,7 @@ int report_flame(struct report *r) {
         rc = find_nodes(&s, &s.by_rank, 1);
     if (rc == 0)
         rc = find_nodes(&s, &s.by_slice, 0);
-    fold_close(s.stacks); /* lines are known then */
+    fold_close(s.stacks); /* this also sets the labels' lines */
     if (rc == 0)
         rc = flame_finish(s.f);
     if (rc == 0 && s.by_rank.n)
@@ -370,5 +370,5 @@ int report_flame(struct report *r) {
     free(s.thread);
     free(s.rank);
     free(s.shown);
-    return rc == -EIO ? 0 : rc; /* what cannot be read is not on the page; the rest is */
+    return rc == -EIO ? 0 : rc; /* samples that cannot be read are left out of the page */
 }

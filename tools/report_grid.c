@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report_grid.c - rows over time as a matrix of bytes for the heat map (report.h).
+ * report_grid.c - writes rows over time as a matrix of bytes for the heat map (report.h).
  *
- * A cell has the extremes of its time on a scale of at most 254 steps. Of a thousand ranks and ten thousand steps that is more than a page may
- * hold, but neighbours are much alike: each byte is written as its difference from the one before it or above it, and zlib packs
- * that. What does not fit the page's share then gets half as many columns, until it does; the extremes stay.
+ * A cell holds the extremes of its time, on a scale of at most 254 steps. For a thousand ranks and ten thousand steps that is more than a page may
+ * hold, but neighbours are much alike: each byte is written as its difference from the one before it or above it, and zlib packs these
+ * differences. If they still are too many bytes, the number of columns is halved until they fit; the extremes stay.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,18 +15,18 @@
 #include "report.h"
 #include "thin.h"
 
-#define COLUMNS       16384        /* before any are joined */
-#define CELLS         (2u << 20)   /* at most, while they are counted */
-#define PACKED        (450u << 10) /* bytes of a picture, before base64 */
-#define LEAST_COLUMNS 64           /* not fewer for the sake of PACKED */
+#define COLUMNS       16384        /* number of columns before any are joined */
+#define CELLS         (2u << 20)   /* most cells while values are read */
+#define PACKED        (450u << 10) /* most bytes of a picture, before base64 */
+#define LEAST_COLUMNS 64 /* columns are not halved further, even if the picture exceeds PACKED */
 
 /* How a byte is written: as it is, less the one before it in its row, less the one above it. The page's 40_grid.js undoes it. */
 enum differences { ITSELF, BEFORE, ABOVE, DIFFERENCES };
 
 struct matrix {
     uint32_t rows, columns;
-    uint8_t *most, *less; /* codes; less: by how many the least lies below the most */
-    uint8_t *work;        /* differences */
+    uint8_t *most, *less; /* codes: of the largest value; by how much the smallest is below it */
+    uint8_t *work;        /* the differences that are packed */
     uint8_t *packed[2];   /* of most and of less */
     uLongf npacked[2];
     enum differences by[2];
@@ -53,27 +53,27 @@ static int new_matrix(struct matrix *m, const struct thin *t) {
     return m->most && m->less && m->work && m->packed[0] && m->packed[1];
 }
 
-/* From lo to hi in `steps`: by their logarithms where both are positive. */
+/* Divides lo to hi into `steps`: on a logarithmic scale if both are positive. */
 struct scale {
     double lo, hi;
     int steps;
 };
 
-/* Finer than a fiftieth no colour shows, and noise packs badly. */
+/* Returns the number of steps: colours do not show differences below a fiftieth, and the noise in finer steps packs badly. */
 static int steps_of(const struct scale *s) {
     if (!(s->hi > s->lo))
         return 1;
     return s->lo > 0 ? (int)fmin(254, fmax(32, ceil(log(s->hi / s->lo) / log(1.02)))) : 100;
 }
 
-/* 0: empty, 1: lo, steps + 1: hi. */
+/* Returns the code of a value: 0 is an empty cell, 1 is lo, steps + 1 is hi. */
 static uint8_t code(double v, const struct scale *s) {
     double share = s->lo > 0 ? log(v / s->lo) / log(s->hi / s->lo) : (v - s->lo) / (s->hi - s->lo);
 
     return s->hi > s->lo ? (uint8_t)(1 + lround(s->steps * fmin(fmax(share, 0), 1))) : 1;
 }
 
-/* Of a share: which part of the column is covered, in percent. */
+/* Returns a cell's largest value or, for a share, which part of the column is covered, in percent. */
 static double most_of(const struct thin_cell *c, double width, int is_share) {
     return is_share ? 100 * c->sum / width : (double)c->max;
 }
@@ -123,7 +123,7 @@ static void subtract(const struct matrix *m, const uint8_t *from, enum differenc
     }
 }
 
-/* Packs `from` by the differences that leave the fewest bytes to say. Z_OK or zlib's code. */
+/* Packs `from` with the kind of differences that leaves the fewest bytes that are not 0. Returns Z_OK or zlib's error. */
 static int pack(struct matrix *m, const uint8_t *from, int which) {
     size_t n = (size_t)m->rows * m->columns, least = SIZE_MAX;
 
@@ -207,7 +207,7 @@ static int grid_of(struct report *r, sqlite3_stmt *st, int is_share) {
     }
     if (t && thin_failed(t))
         rc = SQLITE_NOMEM;
-    /* What was read until an error is drawn, too. */
+    /* After an error, what was read so far is drawn all the same. */
     int put = t && rc != SQLITE_NOMEM ? put_grid(r, t, is_share) : rc;
     thin_free(t);
     return rc == SQLITE_DONE ? put : rc;

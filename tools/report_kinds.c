@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report_kinds.c - results of SQL, each thinned to what its picture can show and written as JSON (report.h). */
+/* report_kinds.c - writes results of SQL as JSON, each thinned to what its picture can show (report.h). */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 #include "report.h"
 #include "thin.h"
 
-#define LINE_CELLS (512u << 10) /* while they are counted */
+#define LINE_CELLS (512u << 10) /* most cells while values are read */
 #define LINES_PUT                                                                                  \
-    40 /* what a picture shows: those that reach highest and those that reach lowest */
-#define CELLS_PUT  12288       /* of a picture's lines */
-#define PACK       (64u << 10) /* longer rows are packed */
+    40 /* most lines in a picture: those that reach highest and those that reach lowest */
+#define CELLS_PUT  12288       /* most cells of all lines in a picture */
+#define PACK       (64u << 10) /* bytes: longer results of kind `rows` are packed */
 #define PART_COLS  400
 #define MOST_PARTS 10
 #define OUTLIERS   150
-#define POINTS     6000 /* values that are drawn one by one, where there are no more */
+#define POINTS     6000 /* up to so many values are drawn one by one */
 
 /* ---- the largest values, and all of them while they are few ---- */
 
@@ -29,10 +29,10 @@ struct point {
 };
 
 struct points {
-    struct point top[OUTLIERS]; /* a heap, the least on top */
+    struct point top[OUTLIERS]; /* a heap with the least on top */
     unsigned ntop;
     struct point *all;
-    size_t nall; /* > POINTS: too many, not kept */
+    size_t nall; /* number of values; > POINTS: too many to be kept */
 };
 
 static void sink(struct point *heap, unsigned n, unsigned i) {
@@ -82,7 +82,7 @@ static const char *key_of(sqlite3_stmt *st) {
     return key ? key : "";
 }
 
-/* The columns that hold something: c, and of each its least, mean and most value. */
+/* Writes the columns that hold something, as "c", and the least, mean and largest value of each. */
 static void put_row(const struct report *r, const struct thin *t, uint32_t row) {
     enum { LEAST, MEAN, MOST };
     static const char *const names[] = {"],\"min\":[", "],\"mean\":[", "],\"max\":["};
@@ -98,7 +98,7 @@ static void put_row(const struct report *r, const struct thin *t, uint32_t row) 
         comma = ",";
         differ |= cell->min < cell->max;
     }
-    /* Where each column has one value, that is all of it. */
+    /* If each column has only one value, "max" says it all. */
     for (int k = differ ? LEAST : MOST; k <= MOST; k++) {
         fputs(names[k], r->out);
         comma = "";
@@ -152,14 +152,14 @@ static int band(struct report *r, sqlite3_stmt *st) {
     return rc;
 }
 
-/* The last value of a row's counter, and of which trace. */
+/* The last value of a row's counter: its time, the value, and its trace. */
 struct counter {
     double at, v;
     int64_t trace;
 };
 
-/* By how much a counter grew a second since the row before of its key and trace, in a[row]; NAN for the first. Here and not by lag() in SQL,
- * whose window costs five times what reading the rows does: of a day of 64 ranks there are millions. */
+/* Returns by how much per second a counter grew since the previous row of its key and trace, which a[row] keeps; NAN for the first. lag() in SQL
+ * would do this, but its window takes five times as long as reading the rows, of which a day of 64 ranks has millions. */
 static double rate(struct counter **a, uint32_t *n, uint32_t row, struct counter now) {
     double grown = NAN;
 
@@ -178,7 +178,7 @@ static double rate(struct counter **a, uint32_t *n, uint32_t row, struct counter
     return grown;
 }
 
-/* A line's highest and lowest value, and its place among the others. */
+/* A line's highest and lowest value, and its row. */
 struct reach {
     double most, least;
     uint32_t row;
@@ -212,7 +212,7 @@ static struct reach reach_of(const struct thin *t, uint32_t row) {
     return reach;
 }
 
-/* Of more lines than a picture can show, half of those reach highest and half, of the others, lowest. */
+/* Writes the lines. If there are more than a picture can show, half of those shown reach highest, and half are those of the rest that reach lowest. */
 static int put_lines(const struct report *r, struct thin *t) {
     uint32_t n = thin_rows(t), put = n < LINES_PUT ? n : LINES_PUT;
     struct reach *line = calloc((size_t)n + 1, sizeof *line);
@@ -331,7 +331,7 @@ static int rows_of(FILE *out, sqlite3_stmt *st, uint64_t most, uint64_t *count) 
     return rc;
 }
 
-/* Many of them are much alike: packed they take a tenth. */
+/* Writes the rows. Many rows are much alike: packed they take a tenth. */
 static int put_rows(struct report *r, sqlite3_stmt *st, uint64_t most) {
     uint64_t count = 0;
     char *text = NULL;
@@ -372,7 +372,7 @@ static const struct kind {
 } kinds[] = {{"table", table}, {"band", band},   {"grid", report_grid}, {"share", report_share},
              {"lines", lines}, {"rates", rates}, {"parts", parts},      {"rows", rows}};
 
-/* What a title begins with; a title without it is a table's. *rest: the title itself. */
+/* Returns the kind that a title begins with ("band: ..."); without one it is a table. Sets *rest to the title without the kind. */
 static const struct kind *kind_of(const char *title, const char **rest) {
     *rest = title;
     for (size_t i = 0; title && i < sizeof kinds / sizeof *kinds; i++) {
@@ -417,7 +417,7 @@ int report_part(struct report *r, const struct question_part *part, int is_evide
             rc = kind->run(r, st);
             if (rc != SQLITE_DONE)
                 wrong = rc == SQLITE_NOMEM ? "no memory" : sqlite3_errmsg(r->db);
-            sql = NULL; /* one result */
+            sql = NULL; /* a part has one result */
         }
         if (rc == SQLITE_INTERRUPT)
             wrong = "it took too long (probing report --timeout S)";

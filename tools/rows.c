@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interface, and the formats for programs but Arrow (rows_arrow.c); those for people: rows_table.c. */
+/* The interface, and the formats for programs except Arrow (rows_arrow.c). The formats for people are in rows_table.c. */
 #include "rows_format.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static void csv_text(struct rows *r, const char *p, size_t n) {
     size_t nseen = 0;
     FILE *f = r->to_terminal ? open_memstream(&seen, &nseen) : NULL;
 
-    /* A program gets the bytes as they are: CSV has no escapes. A terminal would obey them. */
+    /* A program gets the bytes as they are, as CSV has no escapes. On a terminal, which would obey control characters, they are made visible. */
     if (f) {
         visible_bytes(f, p, n);
         fclose(f);
@@ -95,7 +95,7 @@ static void json_text(FILE *f, const char *text, size_t n) {
         size_t len = 0;
         while (len < n && p[len] >= ' ' && p[len] < 0x7f && p[len] != '"' && p[len] != '\\')
             len++;
-        put_bytes(f, p, len); /* nearly always all of it */
+        put_bytes(f, p, len); /* nearly always the whole text */
         p += len;
         if (!(n -= len))
             break;
@@ -110,7 +110,7 @@ static void json_text(FILE *f, const char *text, size_t n) {
         } else if (*p == '\t') {
             fputs("\\t", f);
         } else if (!visible_char(c) && c <= 0xffff) {
-            fprintf(f, "\\u%04x", (unsigned)c); /* the same text, which steers no terminal */
+            fprintf(f, "\\u%04x", (unsigned)c); /* means the same, and cannot control a terminal */
         } else {
             fwrite(p, 1, len, f);
         }
@@ -135,7 +135,7 @@ static void json_name(FILE *f, const struct rows *r, unsigned col) {
     }
 }
 
-/* What stands before each value is the same in all rows. */
+/* Prepares what stands before each value, as it is the same in all rows. */
 static int jsonl_begin(struct rows *r) {
     if (!(r->heads = calloc(r->ncols ? r->ncols : 1, sizeof *r->heads)))
         return -ENOMEM;
@@ -173,7 +173,7 @@ static void json_object(struct rows *r, const struct rows_value *v) {
         case ROWS_REAL:
             if (isfinite(v[i].f))
                 put_real(r->f, v[i].f);
-            else /* JSON has no infinity; this overflows to it in every reader */
+            else /* JSON has no infinity; this number is so large that every reader makes it infinity */
                 put_text(r->f, v[i].f > 0 ? "1e999" : "-1e999");
             break;
         case ROWS_TEXT:
@@ -269,7 +269,7 @@ static void forget(struct rows *r) {
     r->ncols = 0;
 }
 
-/* Keeps the reason of a failure, where the format has not said it. */
+/* Keeps the reason of a failure if the format has not set it. */
 static int noted(struct rows *r, int rc) {
     if (rc < 0 && !*r->why)
         snprintf(r->why, sizeof r->why, "%s", rc == -ENOMEM ? "no memory" : strerror(-rc));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows_arrow.c - rows as a stream of Arrow's IPC format (arrow.apache.org/docs/format/Columnar.html, Message.fbs and Schema.fbs there).
+ * rows_arrow.c - writes rows as a stream in Arrow's IPC format (arrow.apache.org/docs/format/Columnar.html, Message.fbs and Schema.fbs there).
  *
- * A message is 0xffffffff, the length of its description, that (a FlatBuffer), and a body of buffers, each at a multiple of eight: first
- * the schema, then batches of rows, then an end.
+ * A message is 0xffffffff, the length of its metadata, the metadata (a FlatBuffer), and a body of buffers, each at a multiple of eight. First
+ * comes the schema, then batches of rows, then an end.
  *
- * SQLite gives each value a type, Arrow each column: it follows from the first batch (BATCH rows), integers (int64), real numbers (double,
- * integers among them), text (utf8, anything among it) or bytes; a column of nothing but NULL is double. Real numbers in a column called
- * as the views call their times, or nothing but NULL, are a timestamp (ns, UTC), as they are where a database is read into Arrow
- * (converter/arrow_sql.c). A later value that does not fit ends the stream with an error that names its column, and how CAST decides.
+ * SQLite gives each value a type, Arrow each column. A column's type follows from its values in the first batch (BATCH rows): int64 if all are
+ * integers, double if there are real numbers, utf8 if there is text, binary if there are bytes, and double if all are NULL. A column that would be
+ * double is a timestamp (ns, UTC) if it has a name that the views use for times, as where a database is read into Arrow
+ * (converter/arrow_sql.c). A later value that does not fit ends the stream with an error that names the column and the CAST that helps.
  */
 #include <errno.h>
 #include <math.h>
@@ -21,11 +21,11 @@
 #include "rows_format.h"
 
 #define BATCH       8192       /* rows */
-#define BATCH_CELLS (1u << 19) /* of many columns fewer rows */
-#define BATCH_TEXT  (8u << 20) /* bytes of text, then the batch is written */
-#define MOST_TEXT   INT32_MAX  /* of one batch: offsets have 32 bits */
+#define BATCH_CELLS (1u << 19) /* most cells: with many columns a batch has fewer rows */
+#define BATCH_TEXT  (8u << 20) /* bytes of text after which a batch is written */
+#define MOST_TEXT   INT32_MAX  /* most bytes of text in a batch: offsets have 32 bits */
 
-/* Of Message.fbs and Schema.fbs. */
+/* Constants from Message.fbs and Schema.fbs. */
 enum { V5 = 4, HEADER_SCHEMA = 1, HEADER_BATCH = 3 };
 enum { TYPE_INT = 2, TYPE_FLOAT = 3, TYPE_BINARY = 4, TYPE_UTF8 = 5, TYPE_TIMESTAMP = 10 };
 enum { DOUBLE = 2, NANOSECOND = 3 };
@@ -36,18 +36,18 @@ struct cell {
     union {
         int64_t i;
         double f;
-        size_t at; /* in text */
+        size_t at; /* where its bytes begin in `text` */
     };
 };
 
 struct rows_arrow {
-    struct cell *cell; /* of the batch, row by row */
-    unsigned n, most;  /* rows of it */
+    struct cell *cell; /* the batch's cells, row by row */
+    unsigned n, most;  /* rows in the batch, and how many it can have */
     char *text;
     size_t ntext, cap;
-    enum rows_kind *type; /* of each column; NULL: not known yet */
+    enum rows_kind *type; /* by column; NULL: not known yet */
     struct flatbuf b;
-    uint8_t *buffer; /* of a column, while it is written */
+    uint8_t *buffer; /* a column's buffer while it is written */
 };
 
 /* ---- messages ---- */
@@ -69,7 +69,7 @@ static int put_message(struct rows *r) {
     return 0;
 }
 
-/* The message's own table; the place of the offset to its header. */
+/* Begins a message with its root table. Returns the place of the offset to its header. */
 static size_t begin_message(struct flatbuf *b, int header, int64_t body) {
     size_t at[4];
 
@@ -81,7 +81,7 @@ static size_t begin_message(struct flatbuf *b, int header, int64_t body) {
     return at[2];
 }
 
-/* Real numbers in it are times. */
+/* Returns whether the column is of real numbers that are times. */
 static int is_time(const char *name, enum rows_kind kind) {
     return kind == ROWS_REAL && when_is_column(name);
 }
@@ -165,7 +165,7 @@ static int keep_bytes(struct rows_arrow *a, const char *p, size_t n) {
     return 0;
 }
 
-/* Text as it is; what is no UTF-8, which readers refuse, becomes U+FFFD. */
+/* Keeps a text. Bytes that are not UTF-8, which readers refuse, become U+FFFD. */
 static int keep_text(struct rows_arrow *a, const char *p, size_t n) {
     int rc = 0;
 
@@ -204,7 +204,7 @@ static int keep(struct rows_arrow *a, struct cell *c, const struct rows_value *v
     return rc;
 }
 
-/* A number among text is text. */
+/* Turns a number into text, for a column of text. */
 static int number_as_text(struct rows_arrow *a, struct cell *c) {
     char text[40];
 
@@ -215,7 +215,7 @@ static int number_as_text(struct rows_arrow *a, struct cell *c) {
     return keep(a, c, &(struct rows_value){.kind = ROWS_TEXT, .p = text, .n = strlen(text)});
 }
 
-/* The cell as its column's type has it. 0, -EDOM: it has no such value, -ENOMEM or -EFBIG. */
+/* Converts the cell to its column's type. Returns 0, -EDOM if the type has no such value, -ENOMEM or -EFBIG. */
 static int fit(struct rows_arrow *a, struct cell *c, enum rows_kind type) {
     if (c->kind == ROWS_NULL || c->kind == type)
         return 0;
@@ -239,7 +239,7 @@ static int find_types(struct rows *r) {
         return -ENOMEM;
     for (unsigned i = 0; i < r->ncols; i++) {
         for (unsigned k = 0; k < a->n; k++)
-            if (cell_of(r, k, i)->kind > a->type[i]) /* their order: integer, real, text, bytes */
+            if (cell_of(r, k, i)->kind > a->type[i]) /* in order: integer, real, text, bytes */
                 a->type[i] = cell_of(r, k, i)->kind;
         if (a->type[i] == ROWS_NULL)
             a->type[i] = ROWS_REAL;
@@ -267,14 +267,14 @@ static int fit_all(struct rows *r) {
             if (c->kind == ROWS_REAL && is_time(r->names[i], a->type[i]))
                 *c = when_seconds(c->f, &ns) == 0
                          ? (struct cell){.kind = ROWS_INTEGER, .i = ns}
-                         : (struct cell){.kind = ROWS_NULL}; /* infinity, say */
+                         : (struct cell){.kind = ROWS_NULL}; /* for example infinity */
         }
     return 0;
 }
 
 /* ---- a batch ---- */
 
-/* The length of a column's buffers: which values are there, where texts end, the values or texts. */
+/* The lengths of a column's buffers: the bits of which values are not NULL, the ends of texts, the values or texts. Also the number of NULLs. */
 struct lengths {
     int64_t nulls;
     size_t valid, ends, values;
@@ -315,7 +315,7 @@ static void put_column(struct rows *r, unsigned col, const struct lengths *l) {
             (uint8_t)(a->buffer[k / 8] | (cell_of(r, k, col)->kind != ROWS_NULL) << k % 8);
     put_buffer(r, a->buffer, l->valid);
     if (!is_text(a->type[col])) {
-        for (unsigned k = 0; k < a->n; k++) { /* of NULL: zero */
+        for (unsigned k = 0; k < a->n; k++) { /* NULL is written as 0 */
             const struct cell *c = cell_of(r, k, col);
             memcpy(a->buffer + 8 * (size_t)k, &c->i, 8);
         }

@@ -18,7 +18,7 @@ static const struct frame plain = {"", "  ", ""}, box = {"│ ", " │ ", " │"
                           box_top = {"┌─", "─┬─", "─┐"}, box_middle = {"├─", "─┼─", "─┤"},
                           box_bottom = {"└─", "─┴─", "─┘"}, bar = {"| ", " | ", " |"};
 
-/* For people: six decimals at most (a microsecond, in times), no tail of zeros. */
+/* Writes a number for people: at most six decimals (a microsecond, in times), without zeros at the end. */
 static void short_real(double f, char *buf, size_t n) {
     double a = fabs(f);
 
@@ -32,7 +32,7 @@ static void short_real(double f, char *buf, size_t n) {
         *--end = '\0';
 }
 
-/* Text made safe for a terminal, and its width. */
+/* Makes a cell of a value: its text, made safe for a terminal, and the text's width. */
 static int make_cell(const struct rows *r, struct rows_cell *c, const struct rows_value *v) {
     char number[64];
     const char *p = number;
@@ -69,7 +69,7 @@ static int make_cell(const struct rows *r, struct rows_cell *c, const struct row
             c->width++;
         }
         if (wide >= 0 && *p == '<' && r->format == &rows_markdown) {
-            memcpy(text + at, "&lt;", 4); /* nobody's name becomes HTML */
+            memcpy(text + at, "&lt;", 4); /* so that no text becomes HTML */
             at += 4;
             c->width += 4;
         } else if (wide >= 0) {
@@ -121,7 +121,7 @@ static void put_row(struct rows *r, const struct rows_cell *c) {
     fputc('\n', r->f);
 }
 
-/* A line of `sign` under, over or below the columns. */
+/* Prints a line of `sign` over or under the columns. */
 static void put_rule(struct rows *r, const struct frame *f, const char *sign) {
 
     fputs(f->left, r->f);
@@ -186,7 +186,7 @@ static int add_row(struct rows *r, const struct rows_value *v) {
 
     if (r->nahead == ROWS_AHEAD && flush(r) < 0)
         return -ENOMEM;
-    struct rows_cell *c = &r->ahead[r->nahead * r->ncols]; /* of a flushed table: the first */
+    struct rows_cell *c = &r->ahead[r->nahead * r->ncols]; /* nahead stays 0 once flushed */
     for (unsigned i = 0; rc == 0 && i < r->ncols; i++) {
         rc = make_cell(r, &c[i], &v[i]);
         if (!r->flushed && c[i].width > r->width[i])

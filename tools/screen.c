@@ -22,8 +22,8 @@ struct screen {
     struct termios before;
     struct sigaction old[4];
     int rows, columns, row;
-    int err, said; /* stderr as it was, and where it goes meanwhile */
-    FILE *f;       /* into text */
+    int err, said; /* err: the original stderr; said: the file that takes its place */
+    FILE *f;       /* writes into text */
     char *text;
     size_t n;
 };
@@ -116,7 +116,7 @@ void screen_close(struct screen *s) {
 
 void screen_forget(const struct screen *s) {
     if (s->said >= 0 && ftruncate(s->said, 0) != 0)
-        return; /* then it is said */
+        return; /* then the text is printed when the screen closes */
 }
 
 int screen_rows(const struct screen *s) {
@@ -142,7 +142,7 @@ void screen_text(FILE *f, const char *text, int columns) {
         }
         if (columns && at + (width < 0 ? 1 : width) > columns)
             break;
-        if (width < 0) /* a control character, or no text at all */
+        if (width < 0) /* a control character, or invalid bytes */
             fputc('?', f);
         else
             fwrite(text, 1, len, f);
@@ -188,7 +188,7 @@ int screen_key(struct screen *s, int ms) {
     sigset_t ours, before;
     char c = 0;
 
-    /* One that comes after the look at what has come ends the wait all the same: only the wait lets it through. */
+    /* Signals are blocked except in ppoll(): one that comes after the check of `ended` and `resized` still ends the wait. */
     sigemptyset(&ours);
     for (int i = 0; i < 4; i++)
         sigaddset(&ours, signals[i]);

@@ -20,7 +20,7 @@ int since_row(sqlite3 *db, const char *table, int64_t first, int64_t last, int64
         if (rc == SQLITE_ROW && sqlite3_column_int64(st, 1) < ts - SINCE_EARLIER)
             lo = sqlite3_column_int64(st, 0) + 1;
         else
-            hi = middle; /* or there is none behind it */
+            hi = middle; /* also if there is no row from `middle` on */
         sqlite3_reset(st);
         rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
     }

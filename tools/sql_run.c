@@ -10,7 +10,7 @@
 #include "sql_dialect.h"
 #include "sql_select.h"
 
-#define STEPS_BETWEEN_LOOKS 100000 /* of SQLite's machine: about a millisecond */
+#define STEPS_BETWEEN_LOOKS 100000 /* steps of SQLite's virtual machine: about a millisecond */
 
 struct rows_value sql_run_value(sqlite3_stmt *st, int i) {
     struct rows_value v = {.kind = ROWS_NULL};
@@ -76,7 +76,7 @@ static int is_over(void *arg) {
     return (l->stopped && l->stopped()) || (l->end > 0 && tool_seconds() > l->end);
 }
 
-/* What may help. */
+/* Returns what may help against an error. */
 static const char *advice(const char *message, const char *sql) {
     static const char column[] = "no such column: ";
     char quoted[80];
@@ -120,12 +120,12 @@ static int bind(const struct sql_run *r, sqlite3_stmt *st) {
     return TOOL_OK;
 }
 
-/* The statements of `sql`, already SQLite's. */
+/* Runs the statements of `sql`, which is in SQLite's dialect by now. */
 static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double end) {
     while (*sql) {
         const char *from = sql;
         sqlite3_stmt *st = NULL;
-        if (r->stopped && r->stopped()) /* before there was a statement to end */
+        if (r->stopped && r->stopped()) /* interrupted while no statement ran */
             return tool_fail("cannot answer: interrupted");
         int rc = sqlite3_prepare_v2(r->db, sql, -1, &st, &sql);
         if (rc != SQLITE_OK)

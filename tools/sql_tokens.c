@@ -25,7 +25,7 @@ struct token sql_token(const char *p) {
     } else if (*p == '\'' || *p == '"' || *p == '`') {
         t.kind = *p == '\'' ? STRING : QUOTED;
         while (p[t.n] && (p[t.n] != *p || p[t.n + 1] == *p))
-            t.n += p[t.n] == *p ? 2 : 1; /* two of them are one within */
+            t.n += p[t.n] == *p ? 2 : 1; /* a doubled quote stands for one quote */
         t.n += p[t.n] != 0;
     } else if (*p == '[') {
         t.kind = QUOTED;

@@ -36,7 +36,7 @@ static void put_frame(FILE *f, const struct stack_node *n, const char *indent) {
     fputc('\n', f);
 }
 
-/* From `n` on: its frames as long as nobody leaves, then the branches. */
+/* Prints what is below `n`: frames as long as all its ranks share them, then the branches. */
 static void print_node(FILE *f, const struct stack_who *w, const struct stack_node *n,
                        const char *indent) {
     for (; n->child && !n->child->next && n->child->nwho == n->nwho; n = n->child)
@@ -102,7 +102,7 @@ void stack_print_json(FILE *f, const struct stack_node *root, const struct stack
     fputc('\n', f);
 }
 
-/* n is number `at`; the number of what comes after it and all below it. */
+/* Prints n, as number `at`, and all below it. Returns the next free number. */
 static unsigned print_flat(FILE *f, const struct stack_who *w, const struct stack_node *n,
                            unsigned parent, unsigned at) {
     unsigned next = at + 1;

@@ -39,7 +39,7 @@ void stack_tree_free(struct stack_tree *t) {
 }
 
 static int add_who(struct stack_node *n, int who) {
-    if (n->nwho && n->who[n->nwho - 1] == who) /* several threads of one process */
+    if (n->nwho && n->who[n->nwho - 1] == who) /* added already: another thread of it */
         return 0;
     if (n->nwho == n->whocap) {
         unsigned cap = n->whocap ? n->whocap * 2 : 4;
@@ -112,7 +112,7 @@ static void sort(struct stack_node *n) {
     for (struct stack_node *c = n->child; c; c = c->next, count++)
         sort(c);
     struct stack_node **all = count > 1 ? malloc(count * sizeof *all) : NULL;
-    if (!all) /* without memory they stay as they came */
+    if (!all) /* without memory the children stay unsorted */
         return;
     unsigned i = 0;
     for (struct stack_node *c = n->child; c; c = c->next)

@@ -12,12 +12,12 @@
 
 #include "common.h"
 
-static volatile sig_atomic_t interrupts; /* not looked at yet */
+static volatile sig_atomic_t interrupts; /* not yet returned by target_interrupted() */
 static void (*leaving)(void), (*calls)(void);
 
 static void on_interrupt(int sig) {
     (void)sig;
-    if (++interrupts > 3) { /* whoever presses it so often wants nothing but out */
+    if (++interrupts > 3) { /* pressed so often, it ends the program at once */
         if (leaving)
             leaving();
         _exit(130);
@@ -29,7 +29,7 @@ static void on_interrupt(int sig) {
 
 void target_catch_interrupt(void (*before_exit)(void)) {
     leaving = before_exit;
-    struct sigaction sa = {.sa_handler = on_interrupt}; /* no SA_RESTART: reading a line ends */
+    struct sigaction sa = {.sa_handler = on_interrupt}; /* no SA_RESTART: it ends a read */
 
     sigaction(SIGINT, &sa, NULL);
 }
@@ -51,7 +51,7 @@ int target_interrupted(void) {
 
     if (!interrupts)
         return 0;
-    hold_interrupts(&before); /* none may come between the look and the forgetting */
+    hold_interrupts(&before); /* none may come between reading and clearing the count */
     int n = interrupts;
     interrupts = 0;
     inspect_mail_forget();
@@ -99,7 +99,7 @@ int target_ask(int pid, int kind, const char *request, double timeout, int bring
         *out = NULL;
         rc = interrupts ? -EINTR : inspect_mail(pid, kind, request, ms, out);
     }
-    if (rc == -EINTR) { /* in all tools the same words */
+    if (rc == -EINTR) { /* the same message in all tools */
         inspect_free(*out);
         if (asprintf(out, "interrupted before process %d was asked", pid) < 0)
             *out = NULL;

@@ -14,9 +14,9 @@ struct row {
 struct thin {
     double t0, t1;
     uint32_t columns, most, nrows, cap, mask;
-    uint32_t *slots; /* open addressing by key; number + 1, 0 = empty */
+    uint32_t *slots; /* hash table by key, with open addressing: row's index + 1, 0 = empty */
     struct row *row;
-    uint32_t last; /* the row that was asked for last: values mostly come row by row */
+    uint32_t last; /* the row asked for last, which is tried first: values mostly come row by row */
     int failed;
 };
 
@@ -129,7 +129,7 @@ uint32_t thin_row(struct thin *t, const char *key) {
     return t->last = t->nrows++;
 }
 
-/* The column of a time; what lies outside belongs to the first or the last one. */
+/* Returns the column of a time; times outside belong to the first or the last column. */
 static uint32_t column(const struct thin *t, double at) {
     double c = floor((at - t->t0) / (t->t1 - t->t0) * t->columns);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * HOW IT WORKS: every block has a hint frame in front that says how long it is and which record
- * types it holds. We step from hint to hint, and unpack a block only for its lost counters and the few record
- * types we count. What follows no hint (the seek table) is stepped over by its zstd length.
+ * types it holds. We step from hint to hint. Blocks are unpacked for their lost counters and the few record types
+ * that we count; of a file above the budget only the first blocks are. Other frames (the seek table) are stepped over by their length.
  */
 #include "trace_count.h"
 
@@ -18,7 +18,7 @@
 #include "../traces/block.h"
 #include "../traces/plain_file.h"
 
-#define FIRST_BLOCKS 4 /* process and settings lie there, whatever the budget */
+#define FIRST_BLOCKS 4 /* unpacked whatever the budget, as they hold process and settings */
 #define NO_VALUE     " had no value"
 
 struct scan {
@@ -33,10 +33,10 @@ static int read_at(const struct scan *s, void *buf, size_t n, uint64_t off) {
     size_t have;
     int err = plain_file_read(s->fd, off, buf, n, &have);
 
-    return !err && have < n ? -EBADMSG : err; /* it ends in the middle of something */
+    return !err && have < n ? -EBADMSG : err; /* the file ends in the middle of a frame */
 }
 
-/* The first warning about a variable; those that had no value, which say more than why and may come later, together. */
+/* Keeps the first warning about a variable. Warnings that variables had no value say more than the reason, and may come later: they replace it, joined. */
 static void keep_note(char *note, size_t size, const char *text, size_t n) {
     const char *here = memmem(text, n, NO_VALUE, strlen(NO_VALUE)), *there = strstr(note, NO_VALUE);
     char all[sizeof((struct trace_count *)0)->variable_note];
@@ -48,7 +48,7 @@ static void keep_note(char *note, size_t size, const char *text, size_t n) {
         len = snprintf(all, size, "%.*s, %.*s", (int)(there - note), note, (int)n, text);
     else
         len = snprintf(all, size, "%.*s", (int)n, text);
-    if (!there || len < (int)size) /* no space for one more: the first ones */
+    if (!there || len < (int)size) /* if one more has no space, the first ones stay */
         memcpy(note, all, size);
 }
 
@@ -131,7 +131,7 @@ static int count_block(struct scan *s, struct trace_count *c, const struct trace
     return type;
 }
 
-/* One step: a hint and its block, or some other frame. 0, or -errno at damage. */
+/* Steps over a hint and its block, or over another frame. Returns 0, or -errno at damage. */
 static int step(struct scan *s, struct trace_count *c, unsigned *blocks) {
     uint8_t head[TRACE_HINT_SIZE];
     struct trace_hint hint;
@@ -196,7 +196,7 @@ int trace_count(struct trace_count *out, const char *path, uint64_t budget) {
     }
     while (rc == 0 && s.off < out->bytes)
         rc = step(&s, out, &blocks);
-    if (rc < 0 && rc != -ENOMEM && blocks) { /* the good blocks count */
+    if (rc < 0 && rc != -ENOMEM && blocks) { /* the good blocks still count */
         out->damaged = 1;
         rc = 0;
     }
