@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * answers.c - the rows of all nodes in one table of a temporary SQLite database.
+ * answers.c - keeps the rows of all nodes in one table of a temporary SQLite database.
  *
- * SQLite reads the JSON: numbers keep their 64 bits, and what is no JSON is refused as a whole. A column that holds a time (by its name,
- * as in the views) is moved to the clock of this machine, by what its server's clock is ahead.
+ * SQLite reads the JSON, so that numbers keep their 64 bits, and an answer that is not JSON is refused as a whole. Times (in columns with
+ * the names that the views use for them) are moved to the clock of this machine: what the server's clock is ahead is subtracted.
  */
 #include <errno.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 
 struct answers {
     sqlite3 *db;
-    char *name[COLUMNS_MAX]; /* as they came */
+    char *name[COLUMNS_MAX]; /* names as the servers gave them; unique: names in the table */
     char *unique[COLUMNS_MAX];
     int ncols;
 };
@@ -63,12 +63,12 @@ static int is_taken(const struct answers *a, const char *name) {
     return 0;
 }
 
-/* The column of the k-th value of a row; a new one where the others had none of that name. -1: too many. */
+/* Returns the column for the k-th value of a row, added if there is none of that name. -1: too many columns, or an error. */
 static int column_of(struct answers *a, int k, const char *name) {
     if (k < a->ncols && strcmp(a->name[k], name) == 0)
         return k;
     for (int i = 0; k < a->ncols && i < a->ncols;
-         i++) { /* in another order: a server of another version */
+         i++) { /* a server of another version may have another order */
         if (strcmp(a->name[i], name) == 0)
             return i;
     }
@@ -107,7 +107,7 @@ static int is_time(const char *name) {
     return 0;
 }
 
-/* Seconds or nanoseconds since the epoch, between 2001 and 5138; other numbers are no times. */
+/* Binds a value. If it is a time, it is moved: seconds or nanoseconds since the epoch, from 2001 to 5138. Other numbers are no times. */
 static void bind(sqlite3_stmt *to, int at, sqlite3_value *v, const char *name, double offset) {
     int type = sqlite3_value_type(v);
     double number = type == SQLITE_FLOAT || type == SQLITE_INTEGER ? sqlite3_value_double(v) : 0;
@@ -137,7 +137,7 @@ static sqlite3_stmt *insert_of(struct answers *a) {
     return st;
 }
 
-/* The values of one row, an object: bound to the insertion, which is made anew when there are more columns. */
+/* Inserts one row, a JSON object. *insert, the prepared INSERT, is made anew when there are more columns than before. */
 static int add_row(struct answers *a, const struct ask *ask, size_t place, sqlite3_stmt *cells,
                    sqlite3_value *row, sqlite3_stmt **insert) {
     int rc, k = 0, column;
@@ -193,7 +193,7 @@ int answers_add(struct answers *a, struct ask *ask, size_t place) {
     sqlite3_finalize(cells);
     sqlite3_finalize(insert);
     sqlite3_exec(a->db, err ? "ROLLBACK TO node; RELEASE node" : "RELEASE node", NULL, NULL, NULL);
-    while (err && a->ncols > before) { /* its columns went with its rows */
+    while (err && a->ncols > before) { /* the rollback has removed the columns, too */
         free(a->name[--a->ncols]);
         sqlite3_free(a->unique[a->ncols]);
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ask.c - many requests at once, by libcurl's multi interface in one thread.
+ * ask.c - sends many requests at once, by libcurl's multi interface in one thread.
  *
- * What comes is not to be trusted: an answer has so many bytes and so much time and no more, no redirection is followed, the error of a
- * server is cut and shown without control characters. An answer says when the server got the request and when it began to answer, so
- * its clock lies, compared with ours, between two bounds, whatever the way took; the middle is taken.
+ * Answers are not trusted: they are limited in bytes and in time, no redirection is followed, and a server's error is cut and shown
+ * without control characters. An answer says when the server got the request and when it began to answer. However long the way took, this
+ * gives two bounds for the difference of its clock from ours; the middle is taken.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "writer/sys.h"
 
 #define CONNECT_S 10L
-#define ERROR_MAX 4096u /* of what a server says that refuses */
+#define ERROR_MAX 4096u /* most bytes of a server's error */
 
 struct transfer {
     CURL *curl;
@@ -29,8 +29,8 @@ struct transfer {
     struct ask *ask;
     size_t cap;
     long status;
-    int64_t sent, begun;        /* ns: the request goes out; its answer begins */
-    int64_t received, answered; /* the same on the server's clock; 0: not said */
+    int64_t sent, begun;        /* ns: when the request goes out, when its answer begins */
+    int64_t received, answered; /* the same on the server's clock; 0: not given */
     int too_much, cannot_write;
 };
 
@@ -124,7 +124,7 @@ static int begin(const struct cluster *c, struct transfer *s, struct ask *a) {
     curl_easy_setopt(s->curl, CURLOPT_PRIVATE, s);
     curl_easy_setopt(s->curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(s->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
-    if (a->out) { /* a file takes as long as it takes, as long as it moves */
+    if (a->out) { /* a file may take any time, as long as bytes come */
         curl_easy_setopt(s->curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
         curl_easy_setopt(s->curl, CURLOPT_LOW_SPEED_TIME, (long)ceil(c->timeout));
     } else {
@@ -135,7 +135,7 @@ static int begin(const struct cluster *c, struct transfer *s, struct ask *a) {
     return s->headers ? 0 : -ENOMEM;
 }
 
-/* Without what could play with a terminal; cut. */
+/* Keeps an error text, cut and without control characters. */
 static void take_error(struct ask *a, const char *text) {
     size_t n = 0;
 
@@ -168,7 +168,7 @@ static void explain(const struct cluster *c, struct transfer *s, CURLcode rc) {
         snprintf(a->error, sizeof a->error, "no answer within %g s (--timeout)", c->timeout);
     } else if (rc != CURLE_OK) {
         take_error(a, curl_easy_strerror(rc));
-    } else { /* 200 without a byte */
+    } else { /* status 200, but no byte */
         snprintf(a->error, sizeof a->error, "its answer is empty");
     }
 }
@@ -184,7 +184,7 @@ static void finish(const struct cluster *c, struct transfer *s, CURLcode rc,
     a->ok = rc == CURLE_OK && s->status == 200 && (a->text || a->out);
     if (!a->ok)
         explain(c, s, rc);
-    /* It was received after it was sent, and answered before that was seen. */
+    /* The server received the request after it was sent, and began to answer before we saw the answer. */
     double most = (double)(s->received - s->sent) / 1e9,
            least = (double)(s->answered - s->begun) / 1e9;
     if (a->ok && s->received > 0 && s->answered >= s->received && s->sent && most >= least) {
@@ -224,7 +224,7 @@ int ask_all(const struct cluster *c, struct ask *asks, size_t n,
             while (!transfers[i].ask && next < n) {
                 struct ask *a = &asks[next++];
                 if (begin(c, &transfers[i], a) < 0) {
-                    transfers[i].ask = NULL; /* no token: it has its error */
+                    transfers[i].ask = NULL; /* no token: begin() has set its error */
                     continue;
                 }
                 curl_multi_add_handle(multi, transfers[i].curl);
@@ -300,7 +300,7 @@ int ask_failed(const struct ask *asks, size_t n) {
         failed += !asks[i].ok;
         for (size_t k = 0; k < i && !asks[i].ok && !same; k++)
             same = !asks[k].ok && strcmp(asks[i].error, asks[k].error) == 0;
-        if (asks[i].ok || same) /* its reason was said */
+        if (asks[i].ok || same) /* its reason has been printed */
             continue;
         fprintf(stderr, "%s: no answer from ", tool_name);
         for (size_t k = i; k < n; k++) {

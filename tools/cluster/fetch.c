@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fetch.c - the traces of all nodes, into DIR/NODE/NAME.zst: first each node's list, then the files, in parallel.
+ * fetch.c - copies the traces of all nodes to DIR/NODE/NAME.zst: first asks for each node's list, then for the files, in parallel.
  *
- * A name from elsewhere becomes a file's name only by the characters that a trace's has. A file appears when it is whole; what a server
- * sends beyond the size that it gave (and what a running recording may have grown by) is cut off as an error.
+ * A name that a server gives is used as a file name only with the characters that traces' names have. A file gets its name when it is
+ * complete. More bytes than the size in the list allows, with some space for the growth of a running recording, are an error.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -15,14 +15,14 @@
 #include "tools/cluster/cluster.h"
 #include "tools/common.h"
 
-#define TRACES_MAX 100000 /* of a node */
+#define TRACES_MAX 100000 /* most traces of a node */
 #define GROWTH     (256u << 20)
-#define OPEN_MAX   64 /* files, and so requests, at once */
+#define OPEN_MAX   64 /* most open files, and so requests, at once */
 
 struct file {
     struct ask ask;
     char path[64], *name,
-        *part; /* of the request; where it goes, and under which name until it is whole */
+        *part; /* path: of the request; name: of the file; part: its name until it is complete */
 };
 
 struct fetch {
@@ -33,7 +33,7 @@ struct fetch {
     size_t bytes;
 };
 
-/* Only letters, digits, '.', '_' and '-', none in front that hides it or looks like an option. */
+/* Copies a name with only letters, digits, '.', '_' and '-', but neither '.' nor '-' in front: a hidden file, or an option. */
 static void plain_name(const char *text, char *buf, size_t n) {
     size_t k = 0;
 
@@ -72,7 +72,7 @@ static int add_file(struct fetch *f, const struct attached_node *node, const cha
     plain_name(name, file, sizeof file - 10);
     n = strlen(file);
     if (n < 5 || strcmp(file + n - 4, ".zst") != 0)
-        strcat(file, ".zst"); /* else nobody would take it for a trace */
+        strcat(file, ".zst"); /* traces are found by this ending */
     for (int i = 1;; i++) {
         char number[16] = "";
         if (i > 1)
@@ -144,7 +144,7 @@ static int open_part(struct file *file) {
     *strrchr(folder, '/') = 0;
     int rc = make_folder(folder);
     if (rc == 0 && lstat(file->part, &st) == 0 && S_ISREG(st.st_mode))
-        unlink(file->part); /* of one that was interrupted */
+        unlink(file->part); /* left by an interrupted fetch */
     if (rc == 0 && !(file->ask.out = fopen(file->part, "wxe")))
         rc = -errno;
     if (rc < 0)
@@ -178,7 +178,7 @@ static int came(void *ctx, struct ask *ask) {
     return 0;
 }
 
-/* So many at a time as files may be open. */
+/* Gets the files, at most OPEN_MAX at a time. */
 static int get_files(const struct cluster *c, struct fetch *f) {
     struct ask asks[OPEN_MAX];
     struct file *files[OPEN_MAX];
@@ -219,7 +219,7 @@ int cluster_fetch(struct cluster *c, const char *dir, size_t *count) {
     }
     rc = ask_all(c, f.lists, c->nodes.n, add_list, &f);
     ask_twice(f.lists, c->nodes.n);
-    for (size_t i = 0; i < f.n;) { /* of a server that was asked twice only once */
+    for (size_t i = 0; i < f.n;) { /* a server asked twice gives its files once */
         const struct ask *list = &f.lists[f.file[i].ask.node - c->nodes.v];
         if (list->ok) {
             i++;
@@ -231,7 +231,7 @@ int cluster_fetch(struct cluster *c, const char *dir, size_t *count) {
     }
     if (rc == 0)
         rc = get_files(c, &f);
-    for (size_t i = 0; i < f.n; i++) { /* a node of which one trace is missing did not answer */
+    for (size_t i = 0; i < f.n; i++) { /* a node with a missing trace counts as failed */
         struct ask *list = &f.lists[f.file[i].ask.node - c->nodes.v];
         *count += f.file[i].ask.ok != 0;
         if (!f.file[i].ask.ok && list->ok) {

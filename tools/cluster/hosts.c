@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hosts.c - which hosts a job runs on, as the command line, Slurm, a file or torchrun says it. */
+/* hosts.c - finds the hosts that a job runs on: from the command line, Slurm, a file or torchrun. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ int hosts_file(struct attached *a, const char *path, int port, const char *token
     if (!f)
         return tool_fail("cannot read the hosts from %s: %s", path, strerror(errno));
     while (code == TOOL_OK && fgets(line, sizeof line, f)) {
-        char *host = strtok(line, " \t\r\n"); /* what follows (slots=8) is for others */
+        char *host = strtok(line, " \t\r\n"); /* what follows (slots=8) is not for us */
         if (host && *host != '#')
             code = add(&w, host);
     }
@@ -60,7 +60,7 @@ int hosts_file(struct attached *a, const char *path, int port, const char *token
 
 static int expand(const struct where *w, const char *rest, size_t n, const char *before);
 
-/* Each number of one pair of brackets, then what follows them. */
+/* Expands each number in one pair of brackets, with what follows the brackets. */
 static int expand_brackets(const struct where *w, const char *open, const char *close, size_t rest,
                            const char *before) {
     int code = TOOL_OK;
@@ -88,7 +88,7 @@ static int expand_brackets(const struct where *w, const char *open, const char *
     return code;
 }
 
-/* n bytes of one name with brackets, in front of which `before` stands. TOOL_OK, an exit code, -EINVAL. */
+/* Adds the hosts of one name with brackets: `before`, then n bytes of `rest`. Returns TOOL_OK, the exit code, or -EINVAL. */
 static int expand(const struct where *w, const char *rest, size_t n, const char *before) {
     const char *open = memchr(rest, '[', n), *close;
     char name[NAME_MAX_];
@@ -126,7 +126,7 @@ int hosts_slurm(struct attached *a, int port, const char *token_file) {
 
 /* ---- torchrun ---- */
 
-/* What torchrun gives its workers names one machine alone, that of rank 0. */
+/* Adds the one machine that torchrun's variables name to its workers, that of rank 0. */
 int hosts_torchrun(struct attached *a, int port, const char *token_file) {
     const struct where w = {a, port, token_file};
     const char *host = getenv("MASTER_ADDR"), *nodes = getenv("GROUP_WORLD_SIZE");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the words of `probing cluster`. */
+/* main.c - the command line of `probing cluster`, and its words. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <math.h>
@@ -270,7 +270,8 @@ out:
 
 /* ---- report: the traces, and `probing report` over them ---- */
 
-/* With SIGINT blocked, as `open` was before: so none comes between a look and the wait. One that is for us alone (kill -INT) is told it. */
+/* Runs a program and waits for it. The caller has blocked SIGINT, so that none comes between the check and the wait; `open` is the signal mask from
+ * before. A SIGINT to this process alone (kill -INT) is passed on to the program. */
 static int run(char *const *argv, const sigset_t *open) {
     posix_spawnattr_t attr;
     pid_t pid;

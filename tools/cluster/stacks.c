@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stacks.c - the merged stacks of each node (`probing stacks --flat` there), merged.
+ * stacks.c - merges the stacks of all nodes. Each node gives its own as a tree, by `probing stacks --flat`.
  *
- * Ranks are a job's: where no two nodes have the same ones they stay numbers. Else, and where there are none, who is on a branch is said
- * by node and number.
+ * If all nodes give ranks and no two nodes have the same one, they belong to one job: those on a branch are shown as numbers. Otherwise they are
+ * shown by node and number.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -15,25 +15,25 @@
 #include "tools/stack_print.h"
 
 #define DEPTH    1024
-#define WHO_MAX  100000  /* on one branch of one node */
-#define WORK_MAX 8000000 /* entries in all trees: more is nobody's job, but a server that plays */
+#define WHO_MAX  100000  /* most processes on one branch of one node */
+#define WORK_MAX 8000000 /* most entries in all trees: no job has more, only a malicious server */
 
 struct merge {
     struct ask *asks;
-    cJSON **trees; /* of each node */
+    cJSON **trees; /* by node */
     size_t n, work;
     struct stack_tree *tree;
-    int by_name; /* else by number */
+    int by_name; /* processes are shown by name, else by number */
     char **names;
     size_t nnames;
     struct number {
         int number;
         size_t node, name;
-    } * numbers; /* of all roots; by node, then number */
+    } * numbers; /* of all roots; sorted by number, then node */
     size_t nnumbers, capnumbers;
 };
 
-/* "0-2,7": each number to fn. 0, -EBADMSG, or what fn gave. */
+/* Calls fn for each number in a text such as "0-2,7". Returns 0, -EBADMSG, or the error of fn. */
 static int each_number(const char *text,
                        int (*fn)(struct merge *m, size_t node, int number, void *arg),
                        struct merge *m, size_t node, void *arg) {
@@ -92,7 +92,7 @@ static const cJSON *nodes_of(const cJSON *tree) {
     return cJSON_GetObjectItemCaseSensitive(tree, "nodes");
 }
 
-/* Numbers, or names where numbers do not tell: 0 or -errno. */
+/* Decides whether numbers tell processes apart; if not, makes names. Returns 0 or -errno. */
 static int find_names(struct merge *m) {
     size_t i;
 
@@ -135,15 +135,15 @@ static int put(struct merge *m, size_t node, int number, void *arg) {
 
     if (m->by_name) {
         found = bsearch(&wanted, m->numbers, m->nnumbers, sizeof *found, by_number);
-        if (!found) /* on a branch, and not in the whole */
+        if (!found) /* on a branch, but not in the root */
             return -EBADMSG;
         who = (int)found->name;
     }
     return p->n ? stack_tree_add(m->tree, who, p->frames, p->n, p->waited) : 0;
 }
 
-/* The path of each branch with those who are on it: the tree counts nobody twice. A node's parent is before it, and the path to that
- * is still there. */
+/* Adds the path of each branch with the processes on it: the tree counts no process twice. A parent comes before its children, and the path to it
+ * is still in p->frames. */
 static int add_nodes(struct merge *m, size_t node, const cJSON *tree, struct path *p) {
     const cJSON *nodes = nodes_of(tree), *j;
     int count = cJSON_GetArraySize(nodes), at = 0, rc = 0;
@@ -240,7 +240,7 @@ int cluster_stacks(struct cluster *c, int threads, int native) {
     for (size_t i = 0; rc == 0 && i < m.n; i++) {
         p.n = 0;
         if (m.trees[i] && (rc = add_nodes(&m, i, m.trees[i], &p)) == -EBADMSG) {
-            m.asks[i].ok = 0; /* the branches before the wrong one are in the tree */
+            m.asks[i].ok = 0; /* earlier branches stay in the tree */
             snprintf(m.asks[i].error, sizeof m.asks[i].error,
                      "its answer is in part not what a server of probing's says");
             rc = 0;

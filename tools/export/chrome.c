@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chrome.c - the Trace Event Format, as JSON: chrome://tracing, Perfetto's viewer, speedscope, HTA. Complete events (X) for slices, flows
- * (s, t, f) from rank to rank, counters (C), instants (i), and the samples as the format's "samples" and "stackFrames".
+ * chrome.c - writes the Trace Event Format as JSON, for chrome://tracing, Perfetto's viewer, speedscope and HTA: complete events (X) for slices,
+ * flows (s, t, f) from rank to rank, counters (C), instants (i), and the samples as the format's "samples" and "stackFrames".
  *
- * Times are microseconds with three decimals since baseTimeNanoseconds: since 1970 a double would not hold them. pid is the number of the
- * trace, as ranks of different machines may have one process id. Each track is a thread of its own, behind those that were recorded.
+ * Times are microseconds with three decimals since baseTimeNanoseconds, as a double cannot hold such times since 1970. pid is the number of the
+ * trace, as ranks on different machines may have the same process id. Each track is a thread of its own, after the recorded threads.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct chrome {
     const char *comma;
 };
 
-/* key: with all that stands before the number. */
+/* Writes a time in microseconds. key: all that stands before the number. */
 static void put_us(FILE *out, const char *key, int64_t ns) {
     uint64_t u = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
 
@@ -100,7 +100,7 @@ static int put_track(void *ctx, const struct export_track *t) {
     char name[500], thread[400], lane[24] = "";
 
     if (t->kind == EXPORT_COUNTER)
-        return 0; /* is one of its process */
+        return 0; /* counters belong to the process, not to a thread */
     if (t->lane)
         snprintf(lane, sizeof lane, " +%u", t->lane);
     snprintf(name, sizeof name, "%.200s%s%s%s", t->name,
@@ -147,7 +147,7 @@ static void put_flow(struct chrome *c, const struct export_event *e) {
     static const char *const phases[] = {"", "s", "t", "f"};
 
     begin(c, phases[e->place], e->track->process->id);
-    /* 52 bits: numbers of JavaScript hold these. bp: it ends in the slice around it, not in the next one. */
+    /* The id has 52 bits, which JavaScript's numbers hold. "bp":"e" binds the flow's end to the slice around it, not to the next one. */
     fprintf(c->x->out, ",\"tid\":%llu,\"name\":\"collective\",\"cat\":\"collective\",\"id\":%llu%s",
             (unsigned long long)track_tid(c->x, e->track), (unsigned long long)(e->flow >> 11),
             e->place == EXPORT_FLOW_FIRST ? "" : ",\"bp\":\"e\"");
@@ -174,7 +174,7 @@ static int put_event(void *ctx, const struct export_event *e) {
     put_text(out, ",\"tid\":");
     put_uint(out, track_tid(c->x, e->track));
     if (e->kind == EXPORT_STEP &&
-        strncmp(e->name, "step ", 5) == 0) /* as PyTorch's own profiler calls them, for its tools */
+        strncmp(e->name, "step ", 5) == 0) /* as PyTorch's profiler names steps, for its tools */
         fprintf(out, ",\"name\":\"ProfilerStep#%s\"", e->name + 5);
     else
         put_key_text(out, "name", e->name);
@@ -242,7 +242,7 @@ static int write_chrome(struct export *x) {
     fputs("\"otherData\":{\"exporter\":\"probing " PROBING_VERSION "\",\"title\":", x->out);
     page_text(x->out, x->title ? x->title : x->process[0].command);
     fputs("},\n", x->out);
-    /* What the tools of PyTorch's profiler look for in a file of one rank */
+    /* The tools of PyTorch's profiler look for this in a file of one rank. */
     if (x->nprocesses == 1 && x->process->rank >= 0)
         fprintf(x->out, "\"distributedInfo\":{\"rank\":%lld,\"world_size\":%lld},\n",
                 (long long)x->process->rank, (long long)x->process->world_size);

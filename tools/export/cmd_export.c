@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_export.c - `probing export`: traces as files of other people's viewers (export.h), or as a Parquet data set (parquet.h). */
+/* cmd_export.c - `probing export`: writes traces as files for other viewers (export.h), or as a Parquet data set (parquet.h). */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -131,7 +131,7 @@ static int parse(int argc, char **argv, struct request *r) {
     return TOOL_OK;
 }
 
-/* The time that was asked for, of a database that holds all of it. */
+/* Sets the time that was asked for, if the input is a database, which holds all of the time. */
 static int find_time(struct request *r) {
     const struct db_part *part = &r->part;
     sqlite3_stmt *st = NULL;
@@ -199,7 +199,7 @@ int cmd_export(int argc, char **argv) {
     if (r.output &&
         (rc = new_file_allowed(r.output, r.force ? OUTPUT_ANY : OUTPUT_NEW, argv, argc)) != TOOL_OK)
         return rc;
-    /* Of traces the rest is not read at all. */
+    /* Of traces, only the time that was asked for is read. */
     int is_database = argc == 1 && db_is_database(argv[0]);
     code = db_open_part(&r.x.db, argv, argc, r.flags, is_database ? &all : &r.part);
     if (!r.x.db)

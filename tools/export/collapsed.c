@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collapsed.c - a line a stack, "process;thread;outermost;...;innermost TICKS": what flame graph tools of many kinds read. All samples
- * and frames as they were recorded; `probing flamegraph --folded` leaves out what is idle and the interpreter's plumbing.
+ * collapsed.c - writes a line for each stack, "process;thread;outermost;...;innermost TICKS", which many flame graph tools read. It has all
+ * samples and frames as they were recorded; `probing flamegraph --folded` leaves out idle threads and the interpreter's own frames.
  */
 #include "../flame.h"
 #include "samples.h"

@@ -31,7 +31,7 @@ static const struct {
          "torch_call") " LEFT JOIN torch_module m ON m.id = t.first_id + c.module"
                        " LEFT JOIN torch_cuda g ON g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts" TIMES
                        " ORDER BY t.id, c.ts, coalesce(c.duration, 1 << 62) DESC, c.depth"},
-    /* The ends of a collective are those of its group, name and number; those of a message, of its two ranks. */
+    /* Calls with the same group, name and number are one collective; those with the same group, number and two ranks are one message. */
     {EXPORT_COLLECTIVE,
      "SELECT trace, thread, ts, duration, op, 'collective', 'collectives ' || coalesce(\"group\", pg), NULL, NULL,"
      " CASE WHEN ends > 1 THEN key END, CASE nth WHEN 1 THEN 1 WHEN ends THEN 3 ELSE 2 END, \"group\", seq, bytes, dtype, group_size,"
@@ -62,7 +62,7 @@ static const struct {
      " ORDER BY t.id, c.ts"},
 };
 
-/* Counters: a name (SQL), a unit, a value, where. w: the row before of the same. */
+/* Counters: name (SQL), unit, value (SQL), table. by: NULL, or what else than the trace partitions the window w, which gives the row before. */
 #define RATE(column)                                                                               \
     "(c." column " - lag(c." column ") OVER w) / (nullif(c.ts - lag(c.ts) OVER w, 0) / 1e9)"
 static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events.c - rows of all kinds as events on tracks (event_sql.c has the SQL). */
+/* events.c - turns rows of all kinds into events on tracks (event_sql.c has the SQL). */
 #include "events.h"
 
 #include <errno.h>
@@ -21,14 +21,14 @@ struct lane {
     size_t n, cap;
 };
 
-struct group { /* tracks that differ in their lane alone */
+struct group { /* tracks that differ only in their lane */
     enum export_kind kind;
     const struct export_process *process;
     const struct export_thread *thread;
     char *name, *unit;
     struct lane **lane;
     size_t nlanes;
-    struct group *next; /* of the same hash */
+    struct group *next; /* next group in the bucket */
 };
 
 #define BUCKETS 4096
@@ -60,8 +60,8 @@ static struct group *find_group(struct events *v, const struct group *like) {
     return g->name && g->unit ? g : NULL;
 }
 
-/* Whether a slice may lie on the lane: within what is open there, or after it. Collectives and steps that lie in each other ran side by
- * side. What clocks may differ in, 500 parts in a million and a microsecond, is cut from it. */
+/* Returns whether a slice fits on the lane: within an open slice, or after it. Collectives and steps do not nest: those that overlap ran side
+ * by side. An overlap no larger than clocks may differ, 500 parts in a million and a microsecond, is cut from the slice. */
 static int fits(struct lane *l, struct slice *s, enum export_kind kind) {
     int nests = kind != EXPORT_COLLECTIVE && kind != EXPORT_STEP;
 
@@ -104,7 +104,7 @@ static struct lane *add_lane(struct events *v, struct group *g, int *rc) {
     return l;
 }
 
-/* The track of an event, which may be cut to fit there. NULL with *rc. */
+/* Returns the track of an event, whose slice may be cut to fit there; NULL with the error in *rc. */
 static const struct export_track *place(struct events *v, struct group *g, struct slice *s,
                                         int *rc) {
     struct lane *l = NULL;

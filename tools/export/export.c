@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* export.c - the table of formats, and who and what is exported. */
+/* export.c - the table of formats, and the choice of what is exported. */
 #include "export.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ const struct export_format *export_format_of(const char *name) {
 
 const struct export_format *export_format_by_suffix(const char *path) {
     const struct export_format *found = NULL;
-    size_t n = strlen(path), longest = 0; /* x.speedscope.json ends with .json too */
+    size_t n = strlen(path), longest = 0; /* x.speedscope.json also ends with .json */
 
     for (size_t i = 0; export_formats[i]; i++) {
         const char *suffix = export_formats[i]->suffix;
@@ -85,7 +85,7 @@ int export_step(struct export *x, sqlite3_stmt *st) {
     if (++x->rows % LOOK == 0) {
         if (progress_stopped())
             return -EINTR;
-        if (ferror(x->out)) /* who read it is gone, or the disk is full: who opened it says so */
+        if (ferror(x->out)) /* the reader is gone or the disk is full: the opener reports it */
             return -EPIPE;
         if (progress_due(&x->progress))
             progress_draw(&x->progress, "%s rows", tool_count(x->rows, count));
@@ -101,7 +101,7 @@ const char *export_text(sqlite3_stmt *st, int column) {
 
 /* ---- who ---- */
 
-/* "0,3-5" as SQL: "rank IN (0) OR rank BETWEEN 3 AND 5". NULL: no such list, or no memory (*bad 0). */
+/* Returns a list such as "0,3-5" as SQL: "f.rank BETWEEN 0 AND 0 OR f.rank BETWEEN 3 AND 5". NULL: it is no list (*bad 1), or no memory (*bad 0). */
 static char *ranks_sql(const char *list, int *bad) {
     sqlite3_str *sql = sqlite3_str_new(NULL);
     const char *p = list;
@@ -139,7 +139,7 @@ static int choose(struct export *x, const struct export_choice *choice) {
         return bad ? export_wrong(x, -EINVAL, "--ranks %s: write numbers as 0,3 or 0-7",
                                   choice->ranks)
                    : -ENOMEM;
-    /* For the temporary table; the file itself is opened for reading. */
+    /* Allows the temporary table; the file itself is open read-only. */
     sql = sqlite3_mprintf(
         "PRAGMA query_only = OFF; PRAGMA cache_size = -65536;"
         "CREATE TEMP TABLE export_trace(id INTEGER PRIMARY KEY);"
@@ -165,7 +165,7 @@ static const char *copy(sqlite3_stmt *st, int column, int *rc) {
     return text;
 }
 
-/* Room for one more of `size` bytes each, all zero. NULL: no memory. */
+/* Adds an element of `size` bytes, all zero, to an array. Returns it; NULL: no memory. */
 static void *one_more(void **array, size_t *n, size_t size) {
     if ((*n & (*n - 1)) == 0) {
         void *more = realloc(*array, (*n ? *n * 2 : 1) * size);
@@ -272,7 +272,7 @@ void export_end(struct export *x) {
     free(x->thread);
 }
 
-/* Both begin with their number. */
+/* Compares a number with the id that processes and threads begin with. */
 static int by_id(const void *key, const void *item) {
     int64_t a = *(const int64_t *)key, b = *(const int64_t *)item;
     return a < b ? -1 : a > b;
@@ -292,7 +292,7 @@ const char *export_process_name(const struct export_process *p, char *buf, size_
     const char *command = p->command + strcspn(p->command, " ");
     char rank[40] = "";
 
-    while (command > p->command && command[-1] != '/') /* where the interpreter lies is not news */
+    while (command > p->command && command[-1] != '/') /* without the interpreter's folder */
         command--;
     if (p->rank >= 0)
         snprintf(rank, sizeof rank, "rank %lld: ", (long long)p->rank);

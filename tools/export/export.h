@@ -59,7 +59,7 @@ struct export {
     sqlite3 *db;
     FILE *out;
 
-    /* What was asked for: */
+    /* Set by the options: */
     const char *title; /* NULL: the recorded command */
     const char *table; /* --table, for formats of rows; NULL: not given */
     int64_t from, to;  /* ns UTC, from <= time <= to; INT64_MIN, INT64_MAX: all */
@@ -83,9 +83,8 @@ struct export {
 };
 
 struct export_format {
-    const char *name; /* --format NAME */
-    const char
-        *suffix; /* of a file's name that stands for it where --format is not given; NULL: none */
+    const char *name;   /* --format NAME */
+    const char *suffix; /* the end of a file's name that chooses it without --format; NULL: none */
     const char *what;
     int binary; /* must not be written to a terminal */
     int (*write)(struct export *x);
@@ -95,7 +94,7 @@ struct export_format {
 #include "formats.def"
 #undef EXPORT_FORMAT
 
-/* The formats, NULL at the end. */
+/* The formats; NULL ends the list. */
 extern const struct export_format *const export_formats[];
 const struct export_format *export_format_of(const char *name);
 /* Returns the format that the name of a file ends with, or NULL. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * firefox.c - the Firefox Profiler's processed profile, version 57: a thread after the other, each with its samples, its markers (steps,
- * modules, collectives, spans, events: those of the process that are of no thread are the main thread's) and tables of its own for
- * stacks, frames and functions; all strings in one list at the end. Memory of the process as a counter.
+ * firefox.c - writes the Firefox Profiler's processed profile, version 57: one thread after the other, each with its samples, its markers and
+ * tables of its own for stacks, frames and functions; then counters of the processes' memory, and a list of all strings. Markers are steps, modules,
+ * collectives, spans and events; all those of a process are in its main thread.
  *
  * Times are milliseconds since the start, with six decimals. A sample's weight is its ticks.
  */
@@ -29,14 +29,14 @@ struct firefox {
     struct export_spool spool;
     struct keys strings;
     sqlite3_stmt *samples;
-    struct export_sample next; /* the first that has not been put */
+    struct export_sample next; /* the next sample to write */
     int has_next;
     size_t nsamples, nmarkers;
     unsigned nthreads;
-    unsigned *main_thread; /* of each process */
+    unsigned *main_thread; /* by process: its index in "threads" */
 };
 
-/* The number of a string in the list. */
+/* Returns the number of a string in the list, added if it is new. */
 static uint32_t string(struct firefox *f, const char *text) {
     int is_new;
     uint32_t id = keys_put(&f->strings, text, strlen(text), &is_new);
@@ -62,7 +62,7 @@ static FILE *column(struct firefox *f, unsigned i) {
     return out;
 }
 
-/* The columns are there; -errno. */
+/* Opens all columns. Returns 0 or -errno. */
 static int open_columns(struct firefox *f) {
     for (unsigned i = STACK; i <= CATEGORY; i++) {
         if (!export_column(&f->spool, i))
@@ -148,7 +148,7 @@ static int put_marker(void *ctx, const struct export_event *e) {
 
 /* ---- a thread ---- */
 
-/* Stacks, frames and functions of the thread, as columns. */
+/* Writes the thread's stacks, frames and functions, as columns. */
 static int put_tables(struct firefox *f) {
     struct keys frames, functions;
     const struct export_frame *frame;
@@ -193,7 +193,7 @@ static int put_tables(struct firefox *f) {
     COLUMN("nativeSymbol", "%s", "null");
     COLUMN("column", "%s", "null");
     fprintf(out, "]},\n\"funcTable\":{\"length\":%u", functions.n);
-    /* The first frame of each function tells about it: functions were numbered as frames came. */
+    /* A function's values come from its first frame: functions were numbered in the order of the frames. */
     static const char *const names[] = {"name",          "fileName", "lineNumber",  "isJS",
                                         "relevantForJS", "resource", "columnNumber"};
     for (unsigned k = 0; k < sizeof names / sizeof *names; k++) {
@@ -225,7 +225,7 @@ static int put_tables(struct firefox *f) {
     return rc;
 }
 
-/* t NULL: the process alone, of which no main thread is known. */
+/* Writes a thread. t NULL: an entry for a process whose main thread is not known. */
 static int put_thread(struct firefox *f, const struct export_process *p,
                       const struct export_thread *t) {
     static const char *const samples[] = {"stack", "time", "weight", "threadCPUDelta"};
@@ -252,7 +252,7 @@ static int put_thread(struct firefox *f, const struct export_process *p,
     page_text(out, export_process_name(p, name, sizeof name));
     fputs(",\"name\":", out);
     page_text(out, t ? export_thread_name(t, name, sizeof name) : "process");
-    /* Processes of different machines may have one pid: the number of the trace keeps them apart. */
+    /* Processes on different machines may have the same pid: the number of the trace tells them apart. */
     fprintf(out, ",\"isMainThread\":%s,\"pid\":\"%lld.%lld\",\"tid\":%lld,\"processStartupTime\":",
             is_main ? "true" : "false", (long long)p->pid, (long long)p->id,
             (long long)(t ? t->tid : 0));
@@ -300,7 +300,7 @@ static int put_threads(struct firefox *f) {
 
 /* ---- around them ---- */
 
-/* Memory: what was added since the row before, as the profiler's counters have it. */
+/* Writes the memory of each process as a counter, by its change since the row before, as the profiler's counters are defined. */
 static int put_counters(struct firefox *f) {
     static const char *const names[] = {"time", "count"};
     const struct export *x = f->x;

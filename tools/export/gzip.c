@@ -6,8 +6,8 @@
 #include <zlib.h>
 
 #define LEVEL        4
-#define WINDOW       15 /* log2 of bytes, the most */
-#define GZIP_HEADER  16 /* asks zlib for gzip's header and end instead of its own */
+#define WINDOW       15 /* log2 of the window's bytes: zlib's largest */
+#define GZIP_HEADER  16 /* added to WINDOW, it makes zlib write gzip's header and trailer */
 #define MEMORY_LEVEL 8
 
 struct gzip {
@@ -16,7 +16,7 @@ struct gzip {
     unsigned char buf[64 << 10];
 };
 
-/* Compresses what z.next_in has; 0 or -1. */
+/* Compresses the input in z.next_in. Returns 0 or -1. */
 static int compress_input(struct gzip *g, int flush) {
     int rc;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * otlp.c - profiles as OpenTelemetry's protocol has them: one message ProfilesData, as a file or the body of a request.
+ * otlp.c - writes profiles in OpenTelemetry's protocol: one message ProfilesData, for a file or the body of a request.
  *
  * HOW IT WORKS: each process is a resource. Its samples, added up by thread, step and stack, are three profiles: their number, their time
- * on a CPU, all their time; where they are very many, several resources of the same attributes. What all of them refer to is
- * the dictionary, which is made in memory meanwhile and written at the end: the distinct strings, functions, frames and stacks.
+ * on a CPU, and all their time. If there are very many, the process is several resources with the same attributes. All refer to the
+ * dictionary of distinct strings, functions, frames and stacks, which is built in memory meanwhile and written at the end.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -65,13 +65,13 @@ enum attribute_field { ATTRIBUTE_KEY_STRINDEX = 1, ATTRIBUTE_VALUE = 2 };
 
 struct otlp {
     struct export *x;
-    struct pb b, dict; /* dict: fields of ProfilesDictionary */
+    struct pb b, dict; /* dict: the fields of ProfilesDictionary so far */
     struct pb_strings strings;
     struct pb_names attributes;
     struct export_frames frames;
     uint32_t *function, *location,
-        *stack; /* places in the tables, by number in the database; 0: not there yet */
-    uint32_t functions, locations, nstacks; /* the last places */
+        *stack; /* by number in the database: place in the table; 0: not there yet */
+    uint32_t functions, locations, nstacks; /* last places in the tables */
     uint32_t chunks;
 };
 
@@ -85,7 +85,7 @@ static void put_any(struct pb *b, unsigned field, const char *text, int64_t numb
     pb_end(b, m);
 }
 
-/* The place of an attribute in its table. text NULL: it is the number. */
+/* Returns the place of an attribute in its table, added if it is new. The value is `text` or, if that is NULL, the number. */
 static uint32_t attribute(struct otlp *o, const char *key, const char *text, int64_t number) {
     char name[600];
     int is_new;
@@ -160,7 +160,7 @@ static int put_location(struct otlp *o, const struct export_frame *f) {
     return rc;
 }
 
-/* A stack, where it was not yet. */
+/* Adds a stack to the table if it is not there yet. */
 static int put_stack(struct otlp *o, int64_t stack) {
     const struct export_frame *const *frame;
     int64_t number = export_frames_stack(&o->frames, stack);
@@ -194,7 +194,7 @@ static void put_attribute(struct pb *b, const char *key, const char *text, int64
     pb_end(b, m);
 }
 
-/* Names by OpenTelemetry's conventions where it has some. */
+/* Writes a process's attributes, with the names of OpenTelemetry's conventions where there are some. */
 static void put_resource(struct otlp *o, const struct export_process *p) {
     size_t m = pb_begin(&o->b, RESOURCE_PROFILES_RESOURCE);
 
@@ -246,7 +246,7 @@ static void put_sample(struct otlp *o, const struct profile_row *row, int64_t va
 
 static void put_profile(struct otlp *o, const struct export_process *p, const struct value *v,
                         const struct profile_row *row, size_t n) {
-    /* 16 bytes that no other profile has: whose, from when, which. */
+    /* 16 bytes that no other profile has: from the process, its start, the resource and the type. */
     uint64_t id[2] = {(uint64_t)p->start ^ (uint64_t)p->pid << 40 ^ (uint64_t)p->id << 20,
                       (uint64_t)o->chunks << 8 | (uint64_t)(v - values + 1)};
     size_t m = pb_begin(&o->b, SCOPE_PROFILES_PROFILES);
@@ -288,7 +288,7 @@ static int put(void *ctx, const struct export_process *p, const struct profile_r
     return pb_write(&o->b, o->x->out);
 }
 
-/* The first entry of each table stands for none. */
+/* Writes the first entry of each table, which stands for "none". */
 static void begin_tables(struct otlp *o) {
     static const enum dictionary_field tables[] = {
         DICTIONARY_MAPPING_TABLE, DICTIONARY_LOCATION_TABLE,  DICTIONARY_FUNCTION_TABLE,

@@ -9,7 +9,7 @@
 
 #include "../common.h"
 
-/* The folder that the command was started in may hold a `probing` of its own: it is not looked into. */
+/* Replaces the current folder in sys.path by the installation's, as the current folder may hold another `probing`. */
 static const char code[] = "import sys; sys.path[0:1] = [sys.argv.pop(1)]; "
                            "import probing.export; sys.exit(probing.export.main(sys.argv[1:]))";
 
@@ -41,7 +41,7 @@ int export_parquet(const struct parquet *p, char *const *paths, int npaths) {
     args[n++] = "--";
     for (int i = 0; i < npaths; i++)
         args[n++] = paths[i];
-    setenv("PROBING", "0", 1); /* it is not to be recorded */
+    setenv("PROBING", "0", 1); /* Python itself must not be recorded */
     execvp(python, (char *const *)args);
     int err = errno;
     free(args);

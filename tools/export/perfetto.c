@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * perfetto.c - a Perfetto trace (ui.perfetto.dev, its trace processor): processes and threads, tracks of slices, flows from rank to rank,
- * counters. perfetto_samples.c: call stacks.
+ * perfetto.c - writes a Perfetto trace, for ui.perfetto.dev and its trace processor: processes and threads, tracks of slices, flows from rank
+ * to rank, counters. perfetto_samples.c writes the call stacks.
  *
- * HOW IT WORKS: all packets are of one sequence, so that a text, a frame or a stack is written once, in the packet before it is needed. Times
- * are the aligned time of day, which the head makes the clock of the trace. A reader sorts packets by time and keeps the order of those
- * of one time, so a slice's end may follow its beginning at once: events.h has the slices of a track in an order in which that nests
- * as it should.
+ * HOW IT WORKS: all packets belong to one sequence, so that a text, a frame or a stack is written once, in the packet that first needs it. Times
+ * are the aligned time of day, which the first packet makes the clock of the trace. A reader sorts packets by time and keeps the order of those
+ * with the same time. So a slice's end can be written right after its beginning: events.h gives the slices of a track in an order in which they
+ * nest correctly.
  */
 #include "perfetto.h"
 
@@ -19,7 +19,7 @@
 #define SEQUENCE 1
 #define PID_MOST 4194304 /* the kernel's PID_MAX_LIMIT: no process has a higher number */
 
-/* Numbers of tracks: what they are of, and which. */
+/* The highest byte of a track's uuid says what the track is of. */
 enum { UUID_PROCESS = 1, UUID_THREAD = 2, UUID_EVENTS = 3 };
 
 static uint64_t uuid(unsigned of, uint64_t number) {
@@ -84,7 +84,7 @@ static int put_head(struct perfetto *p) {
 
 /* ---- who ---- */
 
-/* Processes of several machines may have one number, and so may threads that come after each other: the first keeps it. */
+/* Gives numbers to processes and threads. Processes on several machines may have the same pid, and threads one after the other the same tid: the first keeps it. */
 static int number(struct perfetto *p) {
     struct export *x = p->x;
     struct map taken = {0};
@@ -154,7 +154,7 @@ static int put_thread(struct perfetto *p, size_t i) {
 static int put_track(void *ctx, const struct export_track *t) {
     struct perfetto *p = ctx;
     struct export *x = p->x;
-    /* A collective's track is its group's: that it was called by some thread says little. */
+    /* A collective's track belongs to the process: which thread called it says little. */
     uint64_t parent = t->thread && t->kind != EXPORT_COLLECTIVE
                           ? uuid(UUID_THREAD, (uint64_t)(t->thread - x->thread))
                           : uuid(UUID_PROCESS, (uint64_t)(t->process - x->process));
@@ -175,7 +175,7 @@ static int put_track(void *ctx, const struct export_track *t) {
     return perfetto_packet_end(p, packet);
 }
 
-/* Texts that come again and again are written once; those of marks and spans may each be another. */
+/* Returns whether the event's texts come again and again, so are written once. Those of marks and spans may all differ. */
 static int comes_again(const struct export_event *e) {
     return e->kind == EXPORT_CALL || e->kind == EXPORT_COLLECTIVE;
 }
@@ -199,7 +199,7 @@ static void put_value(struct perfetto *p, struct pb *b, const struct export_even
     pb_end(b, m);
 }
 
-/* The event's fields, into `b`: what they intern must be known before the packet begins. */
+/* Writes the event's fields to `b`, not to the packet: what they intern must be known before the packet begins. */
 static void put_fields(struct perfetto *p, struct pb *b, const struct export_event *e) {
     const char *key;
     struct rows_value v;
@@ -256,7 +256,7 @@ static int put_event(void *ctx, const struct export_event *e) {
     size_t packet = perfetto_packet(p, e->ts);
     pb_bytes(&p->b, PACKET_TRACK_EVENT, p->event_fields.bytes, p->event_fields.n);
     int rc = perfetto_packet_end(p, packet);
-    if (rc < 0 || e->kind == EXPORT_MARK || e->open) /* one that is open stays so in the viewer */
+    if (rc < 0 || e->kind == EXPORT_MARK || e->open) /* an open slice stays open in the viewer */
         return rc;
     return put_end(p, e);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * perfetto_samples.c - samples as StackSample packets, which Perfetto's trace processor shows from v58 on: each with its weight, where
- * PerfSample and StreamingProfilePacket, the older ones, know but one tick. Callstacks and frames have the numbers of the database.
+ * perfetto_samples.c - writes samples as StackSample packets, which Perfetto's trace processor shows from v58 on. Each has a weight; the older
+ * PerfSample and StreamingProfilePacket always count as one tick. Callstacks and frames have the numbers of the database.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct samples {
     struct export_frames frames;
     struct pb_names function, mapping_path, source;
     uint8_t *has_stack, *has_frame,
-        *has_task; /* by number of the stack, of the frame, by place of the thread */
+        *has_task; /* by number of the stack, number of the frame, index of the thread */
 };
 
 static void put_descriptor(struct pb *b, unsigned field, const char *name, unsigned unit) {
@@ -37,7 +37,7 @@ void perfetto_sample_defaults(struct pb *b) {
     pb_end(b, m);
 }
 
-/* Hexadecimal digits, as the bytes that they are; returns how many. */
+/* Turns hexadecimal digits into bytes. Returns the number of bytes. */
 static size_t from_hex(const char *text, uint8_t *bytes, size_t cap) {
     unsigned byte;
     size_t n = 0;
@@ -47,7 +47,7 @@ static size_t from_hex(const char *text, uint8_t *bytes, size_t cap) {
     return n;
 }
 
-/* The file that a frame is of, an ELF file or a source: a number, 0 without one. */
+/* Returns the number of a frame's file, an ELF file or a source file; 0: it has none. */
 static uint64_t mapping(struct samples *s, const char *path, int *rc) {
     struct pb *b = &s->p->interned;
     struct export_file file;
@@ -89,7 +89,7 @@ static int put_frame(struct samples *s, const struct export_frame *f) {
     size_t m = pb_begin(b, INTERNED_FRAMES);
     pb_int(b, FRAME_IID, f->id);
     pb_uint(b, FRAME_FUNCTION_NAME_ID, name);
-    if (map) { /* the line keeps frames of one function apart for readers that know no lines */
+    if (map) { /* line as rel_pc: readers without lines tell a function's frames apart */
         pb_uint(b, FRAME_MAPPING_ID, map);
         pb_int(b, FRAME_REL_PC, f->line);
     }
@@ -102,7 +102,7 @@ static int put_frame(struct samples *s, const struct export_frame *f) {
     return rc;
 }
 
-/* The stack, where it was not yet; *iid is its number in the file. */
+/* Writes the stack if it was not written yet; *iid: its number in the file. */
 static int put_stack(struct samples *s, int64_t stack, int64_t *iid) {
     const struct export_frame *const *frame;
     struct pb *b = &s->p->interned;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pprof.c - profile.pb.gz, what pprof and all that speaks its format reads.
+ * pprof.c - writes profile.pb.gz, for pprof and all programs that read its format.
  *
- * HOW IT WORKS: the message Profile is one of repeated fields, in any order: what a sample refers to (strings, functions, locations) is
- * written before the first that does. Kept are the numbers of what was written, and the distinct stacks.
+ * HOW IT WORKS: the message Profile consists of repeated fields, in any order. What a sample refers to (strings, functions, locations) is
+ * written before the first sample that needs it. Memory holds the numbers of what was written, and the distinct stacks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -51,12 +51,12 @@ enum function_field {
 
 struct pprof {
     struct export *x;
-    FILE *out; /* compressed into x->out */
+    FILE *out; /* compresses into x->out */
     struct pb b;
     struct pb_strings strings;
     struct export_frames frames;
     uint8_t *has_frame, *has_function; /* by number */
-    struct pb lists;                   /* of the locations of stacks, as samples have them */
+    struct pb lists; /* the encoded locations of each stack, as samples have them */
     struct list {
         size_t at, n;
     } * list; /* by number of the stack */
@@ -71,7 +71,7 @@ static void value_type(struct pprof *p, unsigned field, const char *type, const 
     pb_end(&p->b, m);
 }
 
-/* The number of an ELF file; 0: it has none. */
+/* Returns the number of an ELF file, written if it is new; 0: the path is empty. */
 static uint32_t mapping(struct pprof *p, const char *path, int *rc) {
     struct export_file file;
 
@@ -84,7 +84,7 @@ static uint32_t mapping(struct pprof *p, const char *path, int *rc) {
     pb_uint(&p->b, MAPPING_ID, file.number);
     pb_uint(&p->b, MAPPING_FILENAME, name);
     pb_uint(&p->b, MAPPING_BUILD_ID, build_id);
-    /* All that is known is here: nothing is to be looked up in the file. */
+    /* The profile has all that is known: readers need not look anything up in the file. */
     pb_uint(&p->b, MAPPING_HAS_FUNCTIONS, 1);
     pb_uint(&p->b, MAPPING_HAS_FILENAMES, 1);
     pb_uint(&p->b, MAPPING_HAS_LINE_NUMBERS, 1);
@@ -128,7 +128,7 @@ static int location(struct pprof *p, const struct export_frame *f) {
     return rc;
 }
 
-/* A number with its key as its unit: without one readers take a 0 for none. */
+/* Writes a label. A number gets its key as its unit: readers take a 0 without a unit for no value. */
 static void label(struct pb *b, uint32_t key, uint32_t text, int64_t number) {
     size_t m = pb_begin(b, SAMPLE_LABEL);
 
@@ -142,7 +142,7 @@ static void label(struct pb *b, uint32_t key, uint32_t text, int64_t number) {
     pb_end(b, m);
 }
 
-/* The locations of a stack: most stacks are those of many samples. */
+/* Gives the encoded locations of a stack. They are kept, as most stacks occur in many samples. */
 static int locations(struct pprof *p, int64_t stack, const struct list **out) {
     struct list *l = &p->list[export_frames_stack(&p->frames, stack)];
     const struct export_frame *const *frame;
@@ -226,7 +226,7 @@ static int head(struct pprof *p) {
         uint32_t comment = pb_string(&p->strings, text);
         pb_uint(&p->b, PROFILE_COMMENT, comment);
     }
-    /* The first is taken for the program. */
+    /* Readers take the first mapping for the program. */
     sqlite3_stmt *st = NULL;
     int rc = export_prepare(
         x, "SELECT t.exe FROM temp.export_trace e JOIN trace_file t ON t.id = e.id LIMIT 1", &st);

@@ -11,7 +11,7 @@
 #define SLOTS (1u << 16)
 
 struct profile {
-    struct profile_row *row; /* SLOTS; thread NULL: empty */
+    struct profile_row *row; /* hash table of SLOTS rows; thread NULL: empty */
     uint32_t rows;
     const struct export_process *of;
     struct export_steps steps;
@@ -19,7 +19,7 @@ struct profile {
     void *ctx;
 };
 
-/* What is in the table is put, and it is empty. */
+/* Passes the table's rows to put(), and empties it. */
 static int flush(struct profile *p) {
     size_t n = 0;
 

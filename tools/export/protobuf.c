@@ -25,7 +25,7 @@ int pb_write(struct pb *b, FILE *out) {
     return b->err;
 }
 
-/* Room for n more bytes; NULL: none. */
+/* Makes room for n more bytes and returns it; NULL after an error. */
 static uint8_t *more(struct pb *b, size_t n) {
     if (b->err)
         return NULL;
@@ -120,7 +120,7 @@ void pb_text(struct pb *b, unsigned field, const char *text) {
     pb_end(b, begun);
 }
 
-/* One byte is kept for the length, which most messages do with; those behind it move where it takes more. */
+/* One byte is kept for the length, which is enough for most messages; if the length takes more, pb_end() moves the bytes after it. */
 size_t pb_begin(struct pb *b, unsigned field) {
     tag(b, field, WIRE_LENGTH);
     if (more(b, 1))
@@ -143,7 +143,7 @@ void pb_end(struct pb *b, size_t begun) {
     memcpy(b->bytes + begun - 1, length, n);
 }
 
-/* That two of some million strings have the same is out of the question. */
+/* Strings are told apart by this hash alone: with some millions of them, two with the same 64 bits are practically impossible. */
 static uint64_t hash(const char *text) {
     uint64_t h = hash_text(HASH_START, text);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows.c - CSV and JSON lines of a view or table of the database (--table, by default the samples), in the columns that
- * converter/SCHEMA.md names. As probing-query writes them, without a limit of rows.
+ * rows.c - writes a view or table of the database (--table, by default the samples) as CSV or JSON lines, with the columns that
+ * converter/SCHEMA.md names. The rows are written as by probing-query, without a limit.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "../sql_run.h"
 #include "export.h"
 
-/* Whether the table has the column; -errno. */
+/* Returns whether the table has the column (NULL: any), or -errno. */
 static int has(struct export *x, const char *table, const char *column) {
     sqlite3_stmt *st = NULL;
     int rc = export_prepare(
@@ -25,7 +25,7 @@ static int has(struct export *x, const char *table, const char *column) {
     return rc;
 }
 
-/* The part of a query that leaves out what was not asked for; what the table has no column for is an error. */
+/* Appends the part of a query that leaves out what was not asked for. It is an error if the table has no column for it. */
 static int filter(struct export *x, const char *table, sqlite3_str *sql) {
     const struct {
         int asked;

@@ -7,7 +7,7 @@
 int export_samples(struct export *x, enum export_order order, sqlite3_stmt **out) {
     static const char *const orders[] = {"", " ORDER BY s.ts, s.id",
                                          " ORDER BY t.id, s.thread, s.ts, s.id"};
-    /* The time of a tick: as in view samples. */
+    /* The time of a tick is as in the view samples. */
     char *sql = sqlite3_mprintf(
         "SELECT s.id, s.ts, t.first_id + s.thread, s.stack, s.count, s.count * coalesce(CASE WHEN t.periods < 2 THEN t.period_ns ELSE ("
         "SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts ORDER BY p.since DESC LIMIT 1) END, 0),"
@@ -53,7 +53,7 @@ int export_sums(struct export *x, struct export_sums *out) {
                  : 0;
     }
     sqlite3_finalize(st);
-    sums_list(&out->count); /* the same pairs in the same order, each */
+    sums_list(&out->count); /* all three have the same pairs in the same order */
     sums_list(&out->ns);
     sums_list(&out->cpu);
     out->n = out->count.n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * speedscope.c - speedscope's file format: a "sampled" profile for each thread, its stacks in the order in which they were taken, weights in
- * nanoseconds. Equal stacks that follow each other are one entry. Frames are functions, whatever the line, as its views add them up.
+ * speedscope.c - writes speedscope's file format: a "sampled" profile for each thread, with stacks in the order in which they were taken and weights
+ * in nanoseconds. Equal consecutive stacks are one entry. A frame is a function, whatever the line, as speedscope adds frames up.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,15 +16,15 @@ enum { SAMPLES, WEIGHTS };
 struct scope {
     struct export *x;
     struct export_tree *tree;
-    uint32_t *path; /* of a stack, innermost first */
+    uint32_t *path; /* a stack's frames, innermost first */
     size_t cap;
     struct export_spool spool;
     uint32_t *
-        number; /* of a function: place in the list of frames + 1; [0] is a stack that could not be read */
+        number; /* by function: place in the list of frames + 1; [0]: a stack that could not be read */
     const struct export_frame **shown;
     uint32_t nshown;
     unsigned profiles;
-    /* Of the thread, and of the entry that may still grow: */
+    /* The present thread, and its last entry, which may still grow: */
     int64_t thread, stack;
     uint64_t weight, total;
 };
@@ -39,7 +39,7 @@ static uint32_t frame_number(struct scope *s, const struct export_frame *f) {
     return *n - 1;
 }
 
-/* A frame's number as text; sprintf would take most of the time. */
+/* Writes a frame's number as text; sprintf() would take most of the time. */
 static char *put_number(char *p, uint32_t v) {
     char digits[12];
     int n = 0;
@@ -52,7 +52,7 @@ static char *put_number(char *p, uint32_t v) {
     return p;
 }
 
-/* The frames around a node, innermost first, as numbers. How many, or -errno. */
+/* Writes the numbers of a node's frames to s->path, innermost first. Returns how many, or -errno. */
 static int path_of(struct scope *s, uint32_t node) {
     size_t n = 0;
 
@@ -93,7 +93,7 @@ static int put_entry(struct scope *s) {
     return 0;
 }
 
-/* The profile of the thread whose entries are there. */
+/* Writes the profile of the present thread, from its entries. */
 static int put_profile(struct scope *s) {
     static const char *const names[] = {"samples", "weights"};
     const struct export_thread *t = export_thread(s->x, s->thread);
@@ -130,7 +130,7 @@ static int put_samples(struct scope *s) {
     }
     if (rc == 0 && s->thread)
         rc = put_entry(s);
-    if (rc == 0 && (s->thread || !s->profiles)) /* a file without profiles is none */
+    if (rc == 0 && (s->thread || !s->profiles)) /* a file without profiles is not valid */
         rc = put_profile(s);
     sqlite3_finalize(st);
     return rc;

@@ -15,7 +15,7 @@ const char *export_comma(struct export_spool *s, unsigned i) {
     return s->begun[i]++ ? "," : "";
 }
 
-/* All of the column, which is empty then. */
+/* Copies a column to the stream, and empties the column. */
 static int copy(FILE *from, FILE *out) {
     char bytes[65536];
     size_t n;

@@ -7,7 +7,7 @@
 
 struct export_stacks {
     struct export *x;
-    sqlite3_stmt *frames, *frame; /* of one stack, innermost first; one frame's names */
+    sqlite3_stmt *frames, *frame; /* give a stack's frames, outermost first; a frame's names */
     struct export_frame **known;  /* by number */
     int64_t max_frame, max_function, max_stack;
     const struct export_frame **stack;
@@ -66,7 +66,7 @@ void export_stacks_close(struct export_stacks *s) {
     free(s);
 }
 
-/* 0 or -errno; *out NULL: there is no such frame. */
+/* Finds a frame. Returns 0 or -errno; *out NULL: there is no such frame. */
 static int look_up(struct export_stacks *s, int64_t id, const struct export_frame **out) {
     struct export_frame *f;
     int rc;

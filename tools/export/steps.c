@@ -14,7 +14,7 @@ int export_steps_of(struct export *x, struct export_steps *s, const struct expor
         return 0;
     s->of = p;
     s->n = s->last = 0;
-    /* A step that the recording did not see the end of goes on to the end. */
+    /* A step whose end was not recorded lasts until the end of the recording. */
     rc = export_prepare(
         x,
         "SELECT s.ts, s.ts + coalesce(s.duration, (1 << 62) - s.ts), s.number FROM torch_step s"
@@ -47,7 +47,7 @@ int64_t export_step_at(struct export_steps *s, int64_t ts) {
 
     if (s->last < s->n && t->from <= ts && ts < t->to)
         return t->number;
-    while (lo < hi) { /* the last that began until then */
+    while (lo < hi) { /* find the last step that began until then */
         size_t mid = lo + (hi - lo) / 2;
         if (s->step[mid].from <= ts)
             lo = mid + 1;

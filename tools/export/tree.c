@@ -10,7 +10,7 @@
 struct export_tree {
     struct export_stacks *stacks;
     struct keys nodes;    /* struct export_node; a node's number is its id - 1 */
-    struct keys of_stack; /* a stack's number; its node is in `innermost` */
+    struct keys of_stack; /* stacks seen; `innermost` has the node of each */
     uint32_t *innermost, cap;
 };
 
@@ -46,7 +46,7 @@ static int child(struct export_tree *t, uint32_t parent, const struct export_fra
     struct export_node node;
     int is_new;
 
-    memset(&node, 0, sizeof node); /* what lies between its members is part of the key */
+    memset(&node, 0, sizeof node); /* padding between its members is part of the key */
     node.parent = parent;
     node.frame = frame;
     *out = keys_put(&t->nodes, &node, sizeof node, &is_new) - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - the other end of `probing serve`: a command on a process of another machine. `probing -t HOST:PORT WORD ...` runs this
+ * main.c - the client of `probing serve`: runs a command on a process of another machine. `probing -t HOST:PORT WORD ...` starts this
  * program, so that no other command loads an HTTP library.
  *
  *     probing-remote HOST:PORT list [--json]
@@ -9,7 +9,7 @@
  *     probing-remote HOST:PORT top PID              a screen here (top.h), for which `top --json` is asked again and again
  *
  * HOST:PORT may have https:// in front. The token comes from $PROBING_TOKEN or the file $PROBING_TOKEN_FILE; $PROBING_CONTROL_TOKEN is
- * sent in its place where it is set. What the command prints there is printed here, as it comes; its exit code is ours.
+ * sent instead if it is set. What the command prints there is printed here, as it comes; its exit code is this program's.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -44,22 +44,22 @@ static const char help[] =
     "its control token, PROBING_CONTROL_TOKEN. https://HOST:PORT is a server with TLS\n"
     "(PROBING_CA_FILE: its certificate, where no authority has signed it).\n";
 
-/* What has come of the answer. */
+/* The part of an answer that has come so far. */
 struct answer {
     CURL *curl;
     FILE *stream[2]; /* where the command's stdout and stderr go */
-    long status;     /* HTTP's; 0: not yet */
+    long status;     /* HTTP status; 0: not yet known */
     char error[ERROR_MAX];
     size_t nerror;
-    char head[32]; /* of the frame that begins */
+    char head[32]; /* first line of the frame that begins */
     size_t nhead;
-    long left;    /* bytes of the frame that are to come */
-    FILE *out;    /* where they go */
-    int code;     /* of the command; -1: it has not ended */
-    int fd, told; /* the connection; that it shall end */
+    long left;    /* bytes of the frame that are still to come */
+    FILE *out;    /* where these bytes go */
+    int code;     /* exit code of the command; -1: it has not ended */
+    int fd, told; /* fd: the connection; told: it was told to end */
 };
 
-/* A whole line of a frame's head. 0 when it is none. */
+/* Reads the complete first line of a frame. Returns 0 if it is not valid. */
 static int begin_frame(struct answer *a) {
     char *end;
 
@@ -109,8 +109,8 @@ static size_t on_data(char *p, size_t size, size_t count, void *arg) {
     return fflush(a->stream[0]) == EOF ? 0 : n;
 }
 
-/* The first Ctrl-C closes our side of the connection: the command is interrupted there, and what it says then still comes. The next
- * one leaves. */
+/* Called by libcurl again and again. The first Ctrl-C closes our side of the connection: the server interrupts the command, and we still
+ * get what it then prints. The next Ctrl-C ends this program. */
 static int on_progress(void *arg, curl_off_t dltotal, curl_off_t dl, curl_off_t ultotal,
                        curl_off_t ul) {
     struct answer *a = arg;
@@ -133,7 +133,7 @@ static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose) {
     return CURL_SOCKOPT_OK;
 }
 
-/* "Authorization: Bearer TOKEN" in buf: the control token of the environment, its token, or what `cluster attach` keeps for that host. */
+/* Writes "Authorization: Bearer TOKEN" to buf: the environment's control token, else its token, else the one that `cluster attach` keeps for the host. */
 static int find_token(const char *where, char *buf, size_t n) {
     const char *token = getenv("PROBING_CONTROL_TOKEN"), *env = getenv("PROBING_TOKEN"),
                *file = getenv("PROBING_TOKEN_FILE");
@@ -159,7 +159,7 @@ static int find_token(const char *where, char *buf, size_t n) {
     return TOOL_OK;
 }
 
-/* Why there is no whole answer, on stream[1]; the exit code. */
+/* Writes to stream[1] why the answer is not complete. Returns the exit code. */
 static int explain(const struct answer *a, CURLcode rc, const char *where, const char *detail) {
     cJSON *j = cJSON_Parse(a->error);
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(j, "error"));
@@ -187,7 +187,8 @@ static int explain(const struct answer *a, CURLcode rc, const char *where, const
     return code;
 }
 
-/* `token`: of find_token(). What the command says goes to `out` and `err`; its exit code, and then *own is 1 where that is not NULL. */
+/* Asks the server to run a command, whose output goes to `out` and `err`. token: from find_token(). Returns the command's exit code with *own 1 (own may be
+ * NULL), or an exit code of our own with *own 0. */
 static int ask(const char *where, const char *token, const char *body, FILE *out, FILE *err,
                int *own) {
     char url[1024], detail[CURL_ERROR_SIZE] = "";
@@ -202,7 +203,7 @@ static int ask(const char *where, const char *token, const char *body, FILE *out
     headers = curl_slist_append(headers, "Expect:");
     curl_easy_setopt(a.curl, CURLOPT_URL, url);
     curl_http_only(a.curl);
-    curl_easy_setopt(a.curl, CURLOPT_NOPROXY, "*"); /* the token is for nobody else */
+    curl_easy_setopt(a.curl, CURLOPT_NOPROXY, "*"); /* no proxy may see the token */
     curl_easy_setopt(a.curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(a.curl, CURLOPT_POSTFIELDS, body);
     curl_easy_setopt(a.curl, CURLOPT_WRITEFUNCTION, on_data);
@@ -228,7 +229,7 @@ static int ask(const char *where, const char *token, const char *body, FILE *out
     return code;
 }
 
-/* The body of a request; cJSON_free. NULL: no memory. */
+/* Returns the body of a request, to be freed by cJSON_free(); NULL: no memory. */
 static char *request(const char *word, int pid, const char *input, int argc, char *const *argv) {
     cJSON *j = cJSON_CreateObject();
 
@@ -249,16 +250,16 @@ static char *request(const char *word, int pid, const char *input, int argc, cha
 
 struct there {
     const char *where, *token;
-    int pid, frame, seen; /* seen: top has had an answer */
+    int pid, frame, seen; /* seen: top has got an answer before */
 };
 
 struct got {
     char *out,
-        *why; /* what it printed; else why there is nothing, one line without the command's name; malloc, or NULL */
-    int own;  /* as of ask() */
+        *why; /* what it printed; else the reason, a line without the command's name; allocated by malloc(), or NULL */
+    int own;  /* from ask() */
 };
 
-/* Its exit code. */
+/* Runs a command there and keeps its output in *got. Returns its exit code. */
 static int ask_for(const struct there *t, const char *word, const char *input, int argc,
                    const char *const *argv, struct got *got) {
     char *said = NULL, *body = request(word, t->pid, input, argc, (char *const *)(uintptr_t)argv);
@@ -283,7 +284,7 @@ static int ask_for(const struct there *t, const char *word, const char *input, i
     return code;
 }
 
-/* One `eval --session` on the server. */
+/* Runs one `eval --session` on the server. */
 static int ask_there(void *arg, const char *word, const char *session, const char *text,
                      double timeout, char **out) {
     struct there *t = arg;
@@ -319,7 +320,7 @@ static int ask_top(void *arg, const char *window, char **json) {
         code = TOOL_OK;
     else
         code = tool_fail("%s", got.why ? got.why : "there is no answer");
-    if (code == TOOL_FAILED && got.own && t->seen) /* it has ended */
+    if (code == TOOL_FAILED && got.own && t->seen) /* the process has ended */
         code = TOOL_PARTIAL;
     free(got.why);
     return code;
@@ -348,7 +349,7 @@ static int top(const char *where, const char *token, int pid, int argc, char **a
     return top_run(argc, argv, &way);
 }
 
-/* Standard input, when it is no terminal and the command reads it: eval -f -, query -. */
+/* Returns what standard input holds if the command reads it, as eval -f - and query - do; else NULL. */
 static char *input_for(int argc, char **argv) {
     int wanted = 0;
 

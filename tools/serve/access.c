@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * access.c - who may ask.
+ * access.c - checks who may ask.
  *
- * A browser that shows another page may send requests here: so the name in Host must be one of ours (a name of somebody else's that
- * resolves to this machine is none), Origin, if there is one, must be the same, and a token is needed for all. It comes as
- * "Authorization: Bearer", or in a cookie that `/?token=` sets. What changes a process takes another token, as a header only.
+ * A browser that shows another site's page may send requests here. So the name in Host must be one of this server's (another site's name
+ * that resolves to this machine is not), Origin, if there is one, must be the same, and every request needs a token. The token comes as
+ * "Authorization: Bearer", or in a cookie that `/?token=` sets. Changing a process takes another token, which must come in the header.
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -40,7 +40,7 @@ static void find_machine(void) {
     freeaddrinfo(found);
 }
 
-/* Of "a,b". */
+/* Returns whether the list "a,b" has the name. */
 static int is_listed(const char *names, const char *name) {
     size_t n = strlen(name);
 
@@ -51,7 +51,7 @@ static int is_listed(const char *names, const char *name) {
     return 0;
 }
 
-/* Whether a browser that was given this name has meant us. */
+/* Returns whether the name in Host, without its port, is one of this server's. */
 static int is_our_name(const char *host) {
     char name[256];
     struct in6_addr address;
@@ -66,7 +66,7 @@ static int is_our_name(const char *host) {
         strcasecmp(name, serve.host) == 0 || is_listed(serve.names, name))
         return 1;
     if (serve.any_host && inet_pton(v6 ? AF_INET6 : AF_INET, name, &address) == 1)
-        return 1; /* an address cannot be rebound */
+        return 1; /* nobody can make an address point elsewhere (DNS rebinding) */
     if (serve.loopback)
         return 0;
     pthread_once(&machine_once, find_machine);
@@ -81,7 +81,7 @@ static const char *header(struct MHD_Connection *c, const char *name) {
 unsigned serve_check_origin(struct MHD_Connection *c, const char **why) {
     const char *host = header(c, "Host"), *origin = header(c, "Origin");
 
-    if (!*serve.host) /* the file's owner */
+    if (!*serve.host) /* a socket file, which only its owner opens */
         return 0;
     *why = "the name in Host is not one of this server's: use the address that it printed";
     if (!host || !is_our_name(host))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command.c - commands of `probing` on a process of this machine, run as a child of the server and streamed as they print.
+ * command.c - runs commands of `probing` on a process of this machine, as children of the server, and streams their output.
  *
- * Which commands, and which of their options, is a table: what only reads, and what changes a process (that needs the control
- * token). No option that names a file is in it, so nothing is read or written by a name from outside.
+ * A table says which commands may be run, with which options: those that only read, and those that change a process, which need the
+ * control token. Of the former no option names a file, so that without that token no client reads or writes files by name.
  *
  * The answer of /api/v1/command is a sequence of frames: "o LENGTH\n" and so many bytes of standard output, "e LENGTH\n" of standard
  * error, and "x CODE\n" at the end. A client that goes away ends the command as Ctrl-C would; one that has only closed its side for
- * writing is still given what the command says then.
+ * writing still gets what the command then prints.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,15 +27,15 @@
 
 #define ARGS_MAX    32
 #define OUTPUT_MAX  (64u << 20)
-#define LOOK_MS     200 /* how often a silent command's client is looked for */
-#define GRACE_LOOKS 25  /* of these, between Ctrl-C and SIGKILL */
-#define LAST_LOOKS  75  /* of these, for what an interrupted command still says */
+#define LOOK_MS     200 /* time between two looks whether a silent command's client is there */
+#define GRACE_LOOKS 25  /* number of these between SIGINT and SIGKILL */
+#define LAST_LOOKS  75  /* number of these for what an interrupted command still prints */
 
 static const struct allowed {
     const char *word;
     int process, control; /* control: needs its token; all options may be used */
     const char *options;  /* " --flag --with= ", each between blanks; NULL: any */
-    int words;            /* arguments that are no options, at most */
+    int words;            /* most arguments that are no options */
 } allowed[] = {
     {"list", 0, 0, " --json ", 0},
     {"status", 1, 0, " --json ", 0},
@@ -56,8 +56,8 @@ static const struct allowed {
 
 struct child {
     pid_t pid;
-    int fd[2];          /* its stdout, its stderr; -1: at the end */
-    struct rusage used; /* once it has ended: by it and what it ran */
+    int fd[2];          /* its stdout and stderr; -1: ended */
+    struct rusage used; /* set when it has ended; includes its children */
 };
 
 /* ---- which ---- */
@@ -70,7 +70,7 @@ static const struct allowed *find(const char *word) {
     return NULL;
 }
 
-/* As the commands see it: SQL may begin with a comment, "-- why" (cmd_query.c). */
+/* Returns whether the commands take this for an option. SQL that begins with a comment, "-- why", is none (cmd_query.c). */
 static int is_option(const char *text) {
     size_t n = strcspn(text, "= \t\r\n");
     int is_comment = strncmp(text, "--", 2) == 0 && text[2] && text[n] && text[n] != '=';
@@ -78,7 +78,7 @@ static int is_option(const char *text) {
     return text[0] == '-' && text[1] && !is_comment;
 }
 
-/* Whether the option may be used; *value: its value is the next argument. */
+/* Returns whether the option may be used. *value: whether its value is the next argument. */
 static int may_use(const struct allowed *a, const char *arg, int *value) {
     char flag[64], with[64];
     size_t n = strcspn(arg, "=");
@@ -93,7 +93,7 @@ static int may_use(const struct allowed *a, const char *arg, int *value) {
     return (!arg[n] && strstr(a->options, flag)) || strstr(a->options, with);
 }
 
-/* argv for the request: 0, or the status with *why. argv[0] is the program; strings are those of the request. */
+/* Makes argv for the request; argv[0] is the program, and the strings belong to the request. Returns 0, or the HTTP status and *why. */
 static unsigned take_args(const struct request *r, const char *argv[ARGS_MAX + 8], char pid[16],
                           const char **why) {
     const cJSON *args = cJSON_GetObjectItemCaseSensitive(r->body, "args"),
@@ -174,7 +174,7 @@ static int start(struct child *c, const char *const *argv, const char *input) {
     posix_spawnattr_setsigdefault(&attr, &defaults);
     sigemptyset(&defaults);
     posix_spawnattr_setsigmask(&attr, &defaults);
-    posix_spawnattr_setpgroup(&attr, 0); /* Ctrl-C at the server is not theirs */
+    posix_spawnattr_setpgroup(&attr, 0); /* Ctrl-C at the server does not reach it */
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK |
                                         POSIX_SPAWN_SETPGROUP);
     rc = -posix_spawn(&c->pid, argv[0], &actions, &attr, (char *const *)(uintptr_t)argv, environ);
@@ -193,7 +193,7 @@ out:
     return rc;
 }
 
-/* Its exit code, once it has ended; a command whose client has gone is interrupted, then killed. */
+/* Waits for the command to end and returns its exit code. If its client has gone, it is interrupted, then killed. */
 static int finish(struct child *c, int gone) {
     int status = 0;
 
@@ -220,8 +220,8 @@ done:
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Some output: which of the two (0, 1) with *n bytes; -1: it has closed both; -2: the client has gone; -3: `end`
- * has come (tool_seconds(); 0: no limit). */
+/* Reads some output, *n bytes. Returns 0 for stdout, 1 for stderr; -1: both are closed; -2: the client has gone;
+ * -3: the time `end` has come (as of tool_seconds(); 0: no limit). */
 static int next(struct child *c, const struct request *r, double end, char *buf, size_t max,
                 ssize_t *n) {
     for (;;) {
@@ -253,7 +253,7 @@ static int next(struct child *c, const struct request *r, double end, char *buf,
 struct frames {
     struct request request;
     struct child child;
-    int ended, gone; /* gone: looks since the client closed its side */
+    int ended, gone; /* gone: number of looks since the client closed its side */
 };
 
 static ssize_t more(void *arg, uint64_t pos, char *buf, size_t max) {
@@ -367,7 +367,7 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
     with.cpu = seconds_of(&c.used.ru_utime) + seconds_of(&c.used.ru_stime);
     r = &with;
     enum MHD_Result done;
-    if (too_much) /* half an answer would look like a whole one */
+    if (too_much) /* a part of the answer would look like all of it */
         done = serve_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "the answer is larger than %u MiB",
                            OUTPUT_MAX >> 20);
     else if (which == -3)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * http.c - how much may be asked at once, and which path means what (access.c: by whom).
+ * http.c - limits how much may be asked at once, and finds the handler of each path (access.c checks who may ask).
  *
- * A connection that has not sent a whole request after SERVE_REQUEST_S, or not taken an answer by the time that serve_until() set, is
- * shut down by a thread that goes through them all.
+ * A thread looks at all connections. It shuts down those that have not sent a whole request after SERVE_REQUEST_S, and those that have not
+ * taken an answer by the time that serve_until() set.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +21,7 @@
 #include "writer/sys.h"
 
 #define LOOK_MS 200
-#define IDLE_S  60 /* without a byte in either direction */
+#define IDLE_S  60 /* seconds without a byte in either direction */
 
 static const char openapi[] = {
 #include "tools/serve/openapi.json.inc"
@@ -36,7 +36,7 @@ static char *page; /* page.html in the style of the report */
 
 static struct MHD_Daemon *daemon_;
 static pthread_t reaper;
-static int stopping; /* (a) */
+static int stopping; /* atomic */
 
 /* ---- connections ---- */
 
@@ -81,7 +81,7 @@ static struct connection *connection_of(struct MHD_Connection *c) {
     return info ? info->socket_context : NULL;
 }
 
-/* Whether the connection waits for a request (1), or is being answered (0). */
+/* Notes whether the connection waits for a request (1), or is being answered (0). */
 static void set_waiting(struct MHD_Connection *c, int waiting) {
     struct connection *s = connection_of(c);
 
@@ -103,7 +103,7 @@ void serve_until(const struct request *r, double seconds) {
 }
 
 void serve_active(const struct request *r) {
-    /* From "never" to a time it begins anew. */
+    /* Changing the time-out from "never" to a time starts it again. */
     MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     MHD_set_connection_option(r->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)IDLE_S);
 }
@@ -149,7 +149,7 @@ enum MHD_Result serve_queue(const struct request *r, unsigned status, const char
         MHD_add_response_header(response, headers[i][0], headers[i][1]);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (status ==
-        MHD_HTTP_OK) { /* for who asks many machines: whose answer, and what its clock says */
+        MHD_HTTP_OK) { /* for clients of many servers: who answers, and what its clock says */
         char times[64];
         snprintf(times, sizeof times, "%lld %lld", (long long)r->received,
                  (long long)sys_clock(CLOCK_REALTIME));
@@ -215,7 +215,7 @@ static enum MHD_Result get_page(const struct request *r) {
 
     if (!token)
         return serve_reply(r, MHD_HTTP_OK, "text/html; charset=utf-8", page);
-    /* The token leaves the address line, and comes back as a cookie that no script can read. */
+    /* Takes the token out of the browser's address line and puts it into a cookie that no script can read. */
     struct MHD_Response *response =
         MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
     char cookie[256];
@@ -256,7 +256,7 @@ static enum MHD_Result get_recordings(const struct request *r) {
     return serve_output(r, "application/json", (const char *const[]){"list", "--json", NULL}, 0);
 }
 
-/* /api/v1/processes/PID/WORD: what `probing -t PID WORD --json` prints. */
+/* Answers /api/v1/processes/PID/WORD with what `probing -t PID WORD --json` prints. */
 static enum MHD_Result get_process(const struct request *r) {
     static const char *const words[] = {"backtrace", "status", "memory", "config"};
     const char *rest = r->path + strlen("/api/v1/processes/");
@@ -278,7 +278,7 @@ static enum MHD_Result get_process(const struct request *r) {
 
 static const struct path {
     const char *path, *method;
-    int open; /* no token is needed: it says nothing of anybody */
+    int open; /* needs no token, as it reveals nothing about this user */
     enum MHD_Result (*run)(const struct request *r);
 } paths[] = {
     {"/", "GET", 0, get_page},
@@ -371,7 +371,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     struct request r = {.connection = c, .method = method, .path = url};
     (void)cls;
     (void)version;
-    if (!u) { /* the header is there; the body comes, or there is none */
+    if (!u) { /* the header is complete; a body may follow */
         if ((*state = u = calloc(1, sizeof *u)))
             u->received = (int64_t)sys_clock(CLOCK_REALTIME);
         return u ? MHD_YES : MHD_NO;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the options of `probing serve`, its tokens and its socket. */
+/* main.c - `probing serve`: its options, its tokens and its socket. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -68,7 +68,7 @@ static const char *new_token(void) {
     return text;
 }
 
-/* A whole file, up to 64 KiB; NULL, said. */
+/* Returns a whole file, up to 64 KiB, to be freed; or reports an error and returns NULL. */
 static char *read_file(const char *path) {
     FILE *f = fopen(path, "re");
     char *text = calloc(1, 65537);
@@ -128,7 +128,7 @@ static int listen_file(const char *path, int *fd) {
     int rc = *fd < 0 ? -1 : bind(*fd, (struct sockaddr *)&a, sizeof a);
     if (rc < 0 && errno == EADDRINUSE && connect(*fd, (struct sockaddr *)&a, sizeof a) < 0 &&
         errno == ECONNREFUSED) {
-        struct stat st; /* a server that was killed has left it */
+        struct stat st; /* left by a server that was killed */
         if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && unlink(path) == 0) {
             close(*fd);
             *fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -142,7 +142,7 @@ static int listen_file(const char *path, int *fd) {
 }
 
 static int listen_port(const char *where, int range, int *fd) {
-    static char name_of_host[256]; /* serve.host for as long as the program runs */
+    static char name_of_host[256]; /* static, as serve.host points to it */
     char *host = name_of_host, text[16];
     const char *colon = strrchr(where, ':');
     struct addrinfo want = {.ai_family = AF_UNSPEC,
@@ -199,7 +199,7 @@ static int listen_port(const char *where, int range, int *fd) {
     return TOOL_OK;
 }
 
-/* Where it is, for people and programs that read the line. */
+/* Prints the server's address, for people and for programs that read this line. */
 static void say_where(const struct options *o) {
     int v6 = strchr(serve.host, ':') != NULL;
 
@@ -334,7 +334,7 @@ int main(int argc, char **argv) {
     }
     serve.sources = argv + optind;
     serve.nsources = argc - optind;
-    /* Blocked in all threads, taken by wait_for_end(). A client that goes away is no reason to end. */
+    /* These signals are blocked in all threads; wait_for_end() takes them. SIGPIPE is ignored, as a client that goes away must not end the server. */
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql.c - SQL over the database that was opened, one statement a request, its rows streamed as they come.
+ * sql.c - runs SQL over the database that was opened: one statement per request, whose rows are streamed as they come.
  *
- * Each request borrows one of a few connections to the database, which read and do nothing else (sql_guard.h). A progress handler
- * ends it when its time is over or its client has gone; a client that does not take its rows by then is disconnected, so that nobody
- * keeps a connection to the database. The first row is fetched before the answer begins, so that an error has a status of its own.
+ * Each request borrows one of a few connections to the database, which can only read (sql_guard.h). A progress handler ends the statement
+ * when its time is over or its client has gone. A client that does not take its rows by then is disconnected, so that no client can
+ * occupy a connection to the database. The first row is fetched before the answer begins, so that an error has a status of its own.
  */
 #include <pthread.h>
 #include <sqlite3.h>
@@ -22,10 +22,10 @@
 #include "tools/sql_select.h"
 
 #define POOL  8
-#define GRACE 2      /* seconds that the rest of an answer has on its way, after the timeout */
-#define STEPS 100000 /* of SQLite's machine, between two looks: about a millisecond */
+#define GRACE 2      /* seconds after the timeout in which the client must have taken the answer */
+#define STEPS 100000 /* steps of SQLite's virtual machine between two looks: about a millisecond */
 #define BLOCK 65536
-#define HEAP  (1ll << 30) /* of SQLite in this process */
+#define HEAP  (1ll << 30) /* most bytes that SQLite may allocate in this process */
 
 static struct {
     sqlite3 *db[POOL];
@@ -36,12 +36,12 @@ static struct {
 
 struct stream {
     struct request request;
-    int conn; /* of the pool; -1: none */
+    int conn; /* index in the pool; -1: none */
     sqlite3_stmt *st;
     double end; /* when its time is over */
-    int step;   /* what the last sqlite3_step() gave */
+    int step;   /* result of the last sqlite3_step() */
     struct rows *rows;
-    FILE *out; /* into: */
+    FILE *out; /* writes into text */
     char *text;
     size_t n, at, cap;
     struct rows_value *v;
@@ -67,7 +67,7 @@ int serve_sql_open(void) {
     add_connection(db);
     sqlite3_hard_heap_limit64(HEAP);
     const char *file = sqlite3_db_filename(db, "main");
-    if (!file || !*file) /* a temporary database is its connection's */
+    if (!file || !*file) /* a temporary database has one connection */
         return code;
     char *path[] = {strdup(file)};
     while (path[0] && pool.n < POOL && more == TOOL_OK) {
@@ -153,7 +153,7 @@ static int is_over(void *arg) {
     return tool_seconds() > s->end || serve_gone(&s->request);
 }
 
-/* Rows until the block is full. */
+/* Writes rows until the block is full. */
 static void fill(struct stream *s) {
     int n = sqlite3_column_count(s->st);
 
@@ -191,7 +191,7 @@ static ssize_t more(void *arg, uint64_t pos, char *buf, size_t max) {
     return (ssize_t)n;
 }
 
-/* What did not begin: its status and one line. Ends s. */
+/* Answers a statement that failed before its answer began, by a status and one line. Frees s. */
 static enum MHD_Result failed(struct stream *s, int rc) {
     struct request r = s->request;
     int late = rc == SQLITE_INTERRUPT && tool_seconds() > s->end, denied = rc == SQLITE_AUTH;
@@ -208,7 +208,7 @@ static enum MHD_Result failed(struct stream *s, int rc) {
     return serve_error(&r, denied ? MHD_HTTP_FORBIDDEN : MHD_HTTP_CONFLICT, "%s", why);
 }
 
-/* The one statement of `sql`, prepared. SQLITE_OK, a code of SQLite's, or -1: answered, s ended. */
+/* Prepares the one statement of `sql`. Returns SQLITE_OK, SQLite's error, or -1 after it has answered and freed s. */
 static int prepare(struct stream *s, const char *sql, enum MHD_Result *done) {
     char *text = NULL, *plain = NULL, why[SQL_DIALECT_WHY] = "no memory";
     const char *rest = "";
@@ -258,7 +258,7 @@ enum MHD_Result serve_sql(const struct request *r) {
     if (!s)
         return MHD_NO;
     s->request = *r;
-    s->request.body = NULL; /* it is gone when rows are streamed */
+    s->request.body = NULL; /* it is freed before rows are streamed */
     s->conn = take();
     s->end = tool_seconds() + seconds;
     serve_until(r, seconds + GRACE);
@@ -291,7 +291,7 @@ enum MHD_Result serve_sql(const struct request *r) {
     fill(s);
     if (s->step != SQLITE_OK && s->step != SQLITE_ROW)
         return failed(s, s->step);
-    if (s->step == SQLITE_OK) { /* all of it: with its length, and the connection is free again */
+    if (s->step == SQLITE_OK) { /* complete: has its length, and the connection is free again */
         response = MHD_create_response_from_buffer(s->n, s->text, MHD_RESPMEM_MUST_COPY);
         end(s);
     } else if (!(response =

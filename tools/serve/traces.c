@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * traces.c - the traces behind the server: those that it was started with, else those that are being recorded now.
+ * traces.c - serves the traces behind the server: those that it was started with, else those that are being recorded now.
  *
- * A trace is asked for by a number that the list gave (device and inode), never by a name. What a process records now is asked to be
- * written out first, as `probing query` does; one caller at a time goes through the recordings.
+ * A client names a trace by the number that it has in the list (device and inode), never by a file name. Processes that record are first
+ * asked to write out their records, as `probing query` does. One thread at a time goes through the recordings.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@
 #include "traces/visible.h"
 
 #define PATHS_MAX 1024
-#define LAST_S    5.0 /* that a question may take longer than it was given, where nobody ends it */
+#define LAST_S    5.0 /* seconds over its limit after which a command itself gives up */
 
 struct paths {
     char *p[PATHS_MAX + 1];
@@ -46,7 +46,7 @@ static int each(const struct live_seen *seen, void *arg) {
     return 0;
 }
 
-/* live: only what is being recorded now, whatever was opened. */
+/* Finds the traces or the database to ask. live: only what is being recorded now, whatever was opened. */
 static void find_paths(struct paths *l, int live) {
     memset(l, 0, sizeof *l);
     for (int i = 0; !live && i < serve.nsources && i < PATHS_MAX; i++) {
@@ -65,14 +65,14 @@ static void free_paths(struct paths *l) {
         free(l->p[i]);
 }
 
-/* The traces themselves; none where a database was opened. */
+/* Finds the files of the traces; none if a database was opened. With `complete`, processes write out their records first. */
 static void find_traces(struct inputs *in, int complete) {
     struct paths l;
 
     find_paths(&l, 0);
     for (int i = 0; i < l.n; i++) {
         if (!db_is_database(l.p[i]))
-            inputs_add(in, l.p[i], INPUTS_SIBLINGS); /* what is gone meanwhile is not listed */
+            inputs_add(in, l.p[i], INPUTS_SIBLINGS); /* files that are gone are not listed */
     }
     free_paths(&l);
     if (!complete || !in->n)
@@ -82,7 +82,7 @@ static void find_traces(struct inputs *in, int complete) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Two servers without a database on one machine answer the same, when they see the same processes: they are one. */
+/* Sets the server's id. Two servers on one machine that opened nothing and see the same processes give the same answers: they get the same id. */
 void serve_set_id(void) {
     unsigned char bytes[16] = {0};
     char text[600] = "";
@@ -160,7 +160,7 @@ enum MHD_Result serve_trace(const struct request *r) {
 
 /* ---- what is asked of all of them ---- */
 
-/* `probing WORD OPTIONS -- PATHS [LAST]`, its output as the answer. */
+/* Answers with the output of `probing WORD OPTIONS -- PATHS [LAST]`. */
 static enum MHD_Result ask_all(const struct request *r, const char *type,
                                const char *const *options, const char *last, int live,
                                double seconds) {
@@ -191,7 +191,7 @@ enum MHD_Result serve_live_query(const struct request *r, const char *sql, const
                                  double timeout) {
     char seconds[32];
 
-    /* The time in which traces are read counts as well: it is ended from here. Its own limit is for when nobody does. */
+    /* The server ends the command when its time is over, which includes reading the traces. The command's own limit is only for the case that the server does not. */
     snprintf(seconds, sizeof seconds, "%.3f", timeout + LAST_S);
     return ask_all(r, serve_format(format),
                    (const char *const[]){"query", "--restricted", "--timeout", seconds, "--format",
@@ -199,7 +199,7 @@ enum MHD_Result serve_live_query(const struct request *r, const char *sql, const
                    sql, serve.nsources > 0, timeout);
 }
 
-/* "0" or "1"; -1: anything else. */
+/* Returns 0 or 1 as the parameter says, 0 if it is missing, -1 if it is anything else. */
 static int is_set(const struct request *r, const char *name) {
     const char *value = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
 
