@@ -423,7 +423,8 @@ static int prepare(struct settings *s, char *why, size_t n) {
     return -1;
 }
 
-/* Records a running process (-p PID). Environment variables cannot reach it, so options that need them are refused: `probing -t PID config` changes those settings. */
+/* Records a running process (-p PID). Environment variables cannot reach it, so options that need them are refused: `probing -t PID config` changes
+ * those settings. */
 static int attach(const struct settings *s) {
     struct attach a = {
         .pid = s->pid, .duration = s->duration, .native = s->native, .quiet = s->quiet};

@@ -323,7 +323,8 @@ static int parse_at(struct stacks *s) {
     return TOOL_OK;
 }
 
-/* Opens the inputs. part.sql names what is needed here, and nothing else is read, even of ten thousand traces. For a trigger all is read, as it may have been at any time. */
+/* Opens the inputs. part.sql names what is needed here, and nothing else is read, even of ten thousand traces. For a trigger all is read, as it may have
+ * been at any time. */
 static int open_stacks(struct stacks *s, char **paths, int n, int flags) {
     struct db_part part = {
         .since.from = WHEN_NOT,

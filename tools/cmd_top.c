@@ -219,7 +219,8 @@ static void put_line(struct screen *s, int style, const char *text) {
     }
 }
 
-/* Prepares *st to give a view's rows: the first `rows` by the chosen column or, with `all`, those that are among the first by any column. Returns TOOL_OK, or the exit code of an error that was reported. */
+/* Prepares *st to give a view's rows: the first `rows` by the chosen column or, with `all`, those that are among the first by any column. Returns
+ * TOOL_OK, or the exit code of an error that was reported. */
 static int begin_rows(struct top *t, const struct view *v, int all, int rows, sqlite3_stmt **st) {
     char *sql = NULL, there[100];
     int n;

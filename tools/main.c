@@ -207,7 +207,8 @@ static int is_for_remote(int argc, char **argv) {
             is_for_endpoint(argc, argv));
 }
 
-/* Replaces the names that PyPI's `probing` has for some commands by ours. The -r of its `launch` is dropped, as `record` does that anyway. Returns the new argc. */
+/* Replaces the names that PyPI's `probing` has for some commands by ours. The -r of its `launch` is dropped, as `record` does that anyway. Returns the
+ * new argc. */
 static int spell_out(int argc, char **argv) {
     static char names[][2][16] = {{"ls", "list"},     {"l", "list"},    {"bt", "backtrace"},
                                   {"b", "backtrace"}, {"e", "eval"},    {"q", "query"},

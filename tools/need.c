@@ -69,7 +69,8 @@ static const struct {
     {"variable", NULL, BIT(variable) | VTAB_NUMBERS},
     {"trigger_event", " id ts kind tid tick detail text ", BIT(trigger)},
     {"trigger_event", NULL, BIT(trigger) | VTAB_NUMBERS},
-    /* The views in VIEWS. SQLite reports what all columns of a view are made of, used or not, so for these views the columns that are read are looked up here. */
+    /* The views in VIEWS. SQLite reports what all columns of a view are made of, used or not, so for these views the columns that are read are looked up
+     * here. */
     {"trace",
      " id file host boot_id pid ppid rank local_rank world_size command exe python start end clock"
      " end_reason duration period clock_uncertainty bytes blocks cwd uid agent how process_start role"
@@ -143,13 +144,15 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
             n->stack |= strcmp(table, "stack") == 0;
             return SQLITE_OK;
         }
-    /* A view needs nothing more, as SQLite reports what its columns are made of as well. It does not for system.process, which like any other unknown table needs all. */
+    /* A view needs nothing more, as SQLite reports what its columns are made of as well. It does not for system.process, which like any other unknown
+     * table needs all. */
     n->all |= !is_one_of(table, n->views);
     n->types |= WHAT_IT_IS;
     return SQLITE_OK;
 }
 
-/* Returns the SQL with main.NAME for python.NAME, and for python.backtrace a table that needs no records, as it is the stack of a live process. Free it by sqlite3_free(). */
+/* Returns the SQL with main.NAME for python.NAME, and for python.backtrace a table that needs no records, as it is the stack of a live process. Free it
+ * by sqlite3_free(). */
 static char *plain_names(const char *sql) {
     static const char schema[] = "python.", stack[] = "backtrace";
     sqlite3_str *out = sqlite3_str_new(NULL);

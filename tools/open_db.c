@@ -76,7 +76,8 @@ static void say_version(sqlite3 *db, const char *name) {
             name, version, OUTPUT_SCHEMA_VERSION);
 }
 
-/* Attaches the file a second time as `python`, for the names of Probing's Python side: python.memory is memory. If the file was moved meanwhile, these names are just missing. */
+/* Attaches the file a second time as `python`, for the names of Probing's Python side: python.memory is memory. If the file was moved meanwhile, these
+ * names are just missing. */
 static void attach_python(sqlite3 *db, const char *path, int flags) {
     char *attach = flags & DB_NO_PYTHON ? NULL : sqlite3_mprintf("ATTACH %Q AS python", path);
 
@@ -220,7 +221,8 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     return rc;
 }
 
-/* Opens a recording that goes on: adds what was recorded since the last question to the database which that left. `when`: the time at which the process was asked to write out its records. */
+/* Opens a recording that goes on: adds what was recorded since the last question to the database which that left. `when`: the time at which the process
+ * was asked to write out its records. */
 static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_name *cached,
                      uint64_t need, const char *asked, const struct timespec *when, int flags) {
     struct convert_options opt = {.say = say,
@@ -296,7 +298,8 @@ void db_note_ranks(sqlite3 *db) {
         tool_say("traces of %d of %d ranks are here: what the others did is not known",
                  sqlite3_column_int(st, 0), sqlite3_column_int(st, 1));
     sqlite3_finalize(st);
-    /* A program that a rank starts has the rank's number, too, but none of the job's process groups. A process that it forks inherits them, but has a parent of the same rank. */
+    /* A program that a rank starts has the rank's number, too, but none of the job's process groups. A process that it forks inherits them, but has a
+     * parent of the same rank. */
     if (sqlite3_prepare_v2(
             db,
             "WITH parent AS MATERIALIZED (SELECT DISTINCT run, rank, boot_id, pid FROM trace_file WHERE rank IS NOT NULL)"
@@ -364,7 +367,8 @@ static int open_nothing(sqlite3 **out) {
     return tool_fail("cannot answer: no memory");
 }
 
-/* Opens what `part` asks for; its SQL is in SQLite's dialect by now. With `least`, if the last calls may be enough for the SQL, a live process's database gets no others. */
+/* Opens what `part` asks for; its SQL is in SQLite's dialect by now. With `least`, if the last calls may be enough for the SQL, a live process's
+ * database gets no others. */
 static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
                      const struct db_part *part, int least) {
     static struct cache_name cached;

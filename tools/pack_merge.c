@@ -75,7 +75,8 @@ static const uint8_t *skip(const uint8_t *p, const uint8_t *end, enum trace_type
     return p;
 }
 
-/* Writes a field that is a difference to the previous value in the new block, for the same value. Returns 0, -ENOMEM, or -EBADMSG if no difference gives that value. */
+/* Writes a field that is a difference to the previous value in the new block, for the same value. Returns 0, -ENOMEM, or -EBADMSG if no difference gives
+ * that value. */
 static int put_difference(struct merging *m, uint64_t d, enum trace_type type, uint64_t *in,
                           uint64_t *out) {
     uint64_t value = *in + (uint64_t)unzigzag(d), diff = value - *out;

@@ -40,7 +40,8 @@ struct meeting {
     int waiting; /* the first rank that waits here + 1, chained by `next` */
 };
 
-/* Replays the calls with these works. Returns the seconds from the first call to the last end; < 0: the replay gets stuck (the calls do not fit together), or there is no memory. */
+/* Replays the calls with these works. Returns the seconds from the first call to the last end; < 0: the replay gets stuck (the calls do not fit
+ * together), or there is no memory. */
 static double run(const struct replay_job *j, const double *work) {
     struct meeting *m = calloc((size_t)j->nmeetings + 1, sizeof *m);
     double *enter = malloc(sizeof *enter * (j->ncalls + 1)),

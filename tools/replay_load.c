@@ -23,7 +23,8 @@ static const char calls_sql[] = PROCESSES
     "FROM comm_metrics c JOIN trace t ON t.id = c.trace_id JOIN process p ON p.id = t.id WHERE c.complete AND c.completion <> 'raised' AND c.group_size > 1 "
     "AND c.run IS ?1 AND c.attempt IS ?2 AND c.enter >= ?3 "
     "ORDER BY p.first, c.enter";
-/* The pipeline stage of each process: as its roles say or, without roles, as seen: it sends or receives in its steps. A few messages besides a training make no stages. */
+/* The pipeline stage of each process: as its roles say or, without roles, as seen: it sends or receives in its steps. A few messages besides a training
+ * make no stages. */
 static const char stages_sql[] = PROCESSES
     "SELECT p.first, \"index\" FROM (SELECT trace_id, \"index\", 0 AS worse, 0 AS n FROM roles WHERE dimension = 'pp' "
     "UNION ALL SELECT c.id >> 40, g.rank, 1, count(*) FROM comm c JOIN process_group g ON g.trace = c.id >> 40 AND g.pg = c.pg "
@@ -86,7 +87,8 @@ static int add_rank(struct replay_job *j, sqlite3_stmt *st) {
     return SQLITE_OK;
 }
 
-/* Chooses the attempt, and the time from which its calls are read: of a job with more calls than j->most, about the last j->most. All ranks begin at that time. */
+/* Chooses the attempt, and the time from which its calls are read: of a job with more calls than j->most, about the last j->most. All ranks begin at
+ * that time. */
 static int choose_calls(struct replay_job *j, sqlite3_stmt *calls, sqlite3 *db) {
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(db, attempt_sql, -1, &st, NULL);
@@ -218,7 +220,8 @@ static int load_trace(struct replay_job *j, const struct replay_rank *r, sqlite3
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Reads how long the works loaded data. If only a job's last part is replayed, only that time is read: there are many times more calls of modules than of communication. */
+/* Reads how long the works loaded data. If only a job's last part is replayed, only that time is read: there are many times more calls of modules than
+ * of communication. */
 static int load_loading(struct replay_job *j, sqlite3 *db) {
     sqlite3_stmt *traces, *loading = NULL;
     int rc = sqlite3_prepare_v2(db, traces_sql, -1, &traces, NULL);

@@ -84,7 +84,8 @@ static int put_head(struct perfetto *p) {
 
 /* ---- who ---- */
 
-/* Gives numbers to processes and threads. Processes on several machines may have the same pid, and threads one after the other the same tid: the first keeps it. */
+/* Gives numbers to processes and threads. Processes on several machines may have the same pid, and threads one after the other the same tid: the first
+ * keeps it. */
 static int number(struct perfetto *p) {
     struct export *x = p->x;
     struct map taken = {0};

@@ -191,7 +191,8 @@ enum MHD_Result serve_live_query(const struct request *r, const char *sql, const
                                  double timeout) {
     char seconds[32];
 
-    /* The server ends the command when its time is over, which includes reading the traces. The command's own limit is only for the case that the server does not. */
+    /* The server ends the command when its time is over, which includes reading the traces. The command's own limit is only for the case that the server
+     * does not. */
     snprintf(seconds, sizeof seconds, "%.3f", timeout + LAST_S);
     return ask_all(r, serve_format(format),
                    (const char *const[]){"query", "--restricted", "--timeout", seconds, "--format",
