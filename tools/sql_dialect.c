@@ -15,7 +15,7 @@
 
 _Static_assert(SQL_OUT_WHY == SQL_DIALECT_WHY, "they are passed on");
 
-/* Returns the SQL that answers a statement which begins with SHOW or DESCRIBE, or NULL if it is neither. *last: the statement's last token. */
+/* A statement that begins with SHOW or DESCRIBE: what is asked instead, NULL where it is neither. *last: its last token. */
 static const char *show(struct token t, struct token *last, struct token *table) {
     static const struct {
         const char *what, *sql;

@@ -10,7 +10,7 @@
 #include "sql_core.h"
 #include "sql_star.h"
 
-#define ITEMS 200 /* most items of a list that are read: further ones have no names and no places */
+#define ITEMS 200 /* of a list; of one with more the rest has no names and no places */
 
 /* What a SELECT gives, and what is ordered by. */
 struct item {
@@ -26,7 +26,7 @@ struct items {
 
 /* ---- what is in a list ---- */
 
-/* Splits the name off the end of a SELECT's item. */
+/* The name that an item of a SELECT ends in. */
 static void split_name(struct item *item, struct token last, struct token before) {
     static const char no_name[] = " null end isnull notnull true false ";
     static const char wants_more[] =
@@ -44,7 +44,7 @@ static void split_name(struct item *item, struct token last, struct token before
     }
 }
 
-/* Splits DESC and NULLS LAST off the end of an ORDER BY's item. */
+/* DESC, NULLS LAST. */
 static void split_order(struct item *item, const char *end) {
     for (struct token t = sql_core_token(item->expression.p); t.p < end; t = sql_after(t)) {
         if (sql_is_sign(t, "("))
@@ -117,7 +117,7 @@ static void put_expression(FILE *f, struct sql_span s, const struct items *list)
     }
 }
 
-/* Returns the number that an ORDER BY has in place of an expression, as in ORDER BY 2; 0 if it is an expression. */
+/* The number that an ORDER BY has in the place of an expression; 0: it is one. */
 static size_t place_of(const struct item *item) {
     struct token t = sql_core_token(item->expression.p);
 

@@ -59,7 +59,7 @@ struct export {
     sqlite3 *db;
     FILE *out;
 
-    /* Set by the options: */
+    /* What was asked for: */
     const char *title; /* NULL: the recorded command */
     const char *table; /* --table, for formats of rows; NULL: not given */
     int64_t from, to;  /* ns UTC, from <= time <= to; INT64_MIN, INT64_MAX: all */
@@ -83,10 +83,11 @@ struct export {
 };
 
 struct export_format {
-    const char *name;   /* --format NAME */
-    const char *suffix; /* the end of a file's name that chooses it without --format; NULL: none */
+    const char *name; /* --format NAME */
+    const char
+        *suffix; /* of a file's name that stands for it where --format is not given; NULL: none */
     const char *what;
-    int binary; /* must not be written to a terminal */
+    int binary; /* is not written to a terminal */
     int (*write)(struct export *x);
 };
 
@@ -94,7 +95,7 @@ struct export_format {
 #include "formats.def"
 #undef EXPORT_FORMAT
 
-/* The formats; NULL ends the list. */
+/* The formats, NULL at the end. */
 extern const struct export_format *const export_formats[];
 const struct export_format *export_format_of(const char *name);
 /* Returns the format that the name of a file ends with, or NULL. */

@@ -17,13 +17,13 @@
 #include "stacks.h"
 
 struct export_frames {
-    int64_t max_frame, max_function, max_stack; /* including those for `none` */
+    int64_t max_frame, max_function, max_stack; /* with the ones below */
 
     /* Private: */
     struct export *x;
     struct export_stacks *stacks;
     struct export_frame
-        none; /* the frame of a stack that could not be read, or has no frame to show */
+        none; /* stands for a stack that could not be read, or of which no frame is shown */
     struct pb_names files;
     sqlite3_stmt *build_id;
 };
@@ -33,13 +33,13 @@ int export_frames_open(struct export_frames *f, struct export *x);
 void export_frames_close(struct export_frames *f);
 int export_frames_of(struct export_frames *f, int64_t stack,
                      const struct export_frame *const **frame, size_t *n);
-/* Returns the number of a stack: its own, or a common one for those that could not be read. */
+/* The number of a stack: its own, and one for those that could not be read. */
 int64_t export_frames_stack(const struct export_frames *f, int64_t stack);
 
 struct export_file {
     uint32_t number; /* 1, 2, ...; 0: the path is empty */
     int is_new;
-    const char *build_id; /* if it is new; "": not known. Valid until the next call */
+    const char *build_id; /* of a new one; "": none is known. Valid until the next call */
 };
 int export_frames_file(struct export_frames *f, const char *path, struct export_file *out);
 

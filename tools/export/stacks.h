@@ -36,7 +36,7 @@ void export_stacks_close(struct export_stacks *s);
 /* Gives the frames of a stack, outermost first, valid until the next call; none for stack 0 (not read). Returns 0 or -errno. */
 int export_stack(struct export_stacks *s, int64_t stack, const struct export_frame *const **frames,
                  size_t *n);
-/* Return the highest number of a frame, of a function, of a stack. */
+/* The highest number of a frame, of a function, of a stack. */
 int64_t export_frames_max(const struct export_stacks *s);
 int64_t export_functions_max(const struct export_stacks *s);
 int64_t export_stacks_max(const struct export_stacks *s);

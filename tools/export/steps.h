@@ -15,7 +15,7 @@
 struct export_steps {
     struct export_step_time {
         int64_t from, to, number; /* from <= time < to */
-    } * step;                     /* sorted by time */
+    } * step;                     /* by time */
     size_t n, cap, last;
     const struct export_process *of;
 };

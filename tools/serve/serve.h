@@ -87,7 +87,7 @@ int serve_has_token(struct MHD_Connection *c, const char *token, int header_only
 int serve_sql_open(void);
 void serve_sql_close(void);
 enum MHD_Result serve_sql(const struct request *r);
-/* Returns the media type of answers in a format; NULL: there is no such format. */
+/* The media type of answers in a format; NULL: there is no such format. */
 const char *serve_format(const char *name);
 
 /* ---- command.c ---- */
