@@ -14,7 +14,7 @@ int pack_file_new(const char *path, char temporary[PATH_MAX]) {
     if (snprintf(temporary, PATH_MAX, "%.*s.probing-pack-XXXXXX",
                  slash ? (int)(slash + 1 - path) : 0, path) >= PATH_MAX)
         return -ENAMETOOLONG;
-    int fd = mkostemp(temporary, O_CLOEXEC); /* creates it with mode 0600 */
+    int fd = mkostemp(temporary, O_CLOEXEC); /* 0600 */
     return fd < 0 ? -errno : fd;
 }
 
