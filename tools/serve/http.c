@@ -36,7 +36,7 @@ static char *page; /* page.html in the style of the report */
 
 static struct MHD_Daemon *daemon_;
 static pthread_t reaper;
-static int stopping; /* atomic */
+static int stopping; /* (a) */
 
 /* ---- connections ---- */
 
