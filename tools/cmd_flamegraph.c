@@ -125,7 +125,7 @@ static int write_out(void *ctx, FILE *out) {
         .title = r->title ? r->title : r->fold.command,
         .subtitle = under,
         .tick = r->fold.tick,
-        .least = 0.0005, /* half a pixel: such frames can still be seen after a zoom */
+        .least = 0.0005, /* half a pixel: narrower frames are not drawn */
         .icicle = r->icicle,
     };
 

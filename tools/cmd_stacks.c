@@ -16,7 +16,7 @@
 #include "stack_tree.h"
 
 #define DEPTH     1024
-#define LAST_S    60     /* traces: read first, as they mostly have a sample of each main thread */
+#define LAST_S    60     /* seconds of traces that are read first: mostly enough for main threads */
 #define ROWS_BACK 200000 /* most samples of a trace that are searched for each thread's last one */
 
 static const char help[] =

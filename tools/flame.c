@@ -165,7 +165,7 @@ static int heavier(const void *a, const void *b) {
     int rc;
 
     const struct flame_label *p = &x->f->label[m->label], *q = &y->f->label[n->label];
-    if (p->kind == FLAME_GROUP && q->kind == FLAME_GROUP) /* ranks and threads stay in order */
+    if (p->kind == FLAME_GROUP && q->kind == FLAME_GROUP) /* groups keep the order they came in */
         return x->node < y->node ? -1 : 1;
     if (m->total != n->total)
         return m->total > n->total ? -1 : 1;
