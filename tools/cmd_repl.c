@@ -129,7 +129,7 @@ static int loop(struct repl *r, struct prompt *p) {
         if (got >= 0 && rc == 0 &&
             is_exit(line)) /* not sent: in the process, exit() would close its sys.stdin */
             break;
-        if (got == -EINTR) { /* Ctrl-C at the prompt */
+        if (got == -EINTR) { /* Ctrl-C at the prompt drops the input */
             if (prompt_interactive(p))
                 printf("KeyboardInterrupt\n"); /* as Python's own */
             r->n = 0;

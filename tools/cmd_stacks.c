@@ -305,7 +305,7 @@ static int64_t time_of_day(struct stacks *s) {
     return at > end ? at - day : at;
 }
 
-/* --at: into `until`, or `from_end`. TOOL_OK or the exit code. */
+/* Puts the time of --at into s->until or s->from_end. Returns TOOL_OK or the exit code. */
 static int parse_at(struct stacks *s) {
     struct when w;
 

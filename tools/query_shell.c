@@ -304,7 +304,7 @@ static int is_word(const char *line, const char *word) {
     return strncasecmp(line, word, n) == 0 && !line[n + strspn(line + n, " \t;")];
 }
 
-/* One more line: run what is whole by now. -ENOMEM */
+/* Takes one more line and runs the statement if it is complete now. Returns 0 or -ENOMEM. */
 static int take_line(struct shell *s, const char *line) {
     const char *text = line + strspn(line, " \t");
     char *more;

@@ -18,7 +18,7 @@ static int is_end(struct token t) {
 
 /* ---- where its clauses are ---- */
 
-/* The clause that begins at `t`, behind `prev`; NULL: none does. *first: what it has begins behind that token. */
+/* Returns the clause that begins at `t`, after the token `prev`, or NULL. *first: the last token before the clause's content. */
 static struct sql_span *clause_at(struct sql_core *c, struct token prev, struct token t,
                                   struct token *first) {
     struct token next = sql_after(t);
@@ -77,7 +77,7 @@ void sql_core_read(struct sql_core *c, struct token prev, struct token select) {
     }
     open->end = c->end = t.p;
     c->compound |= sql_is_one_of(t, " union except intersect ");
-    if (c->compound && c->order.p) { /* they are behind all of them */
+    if (c->compound && c->order.p) { /* the clauses belong to the whole compound */
         c->end = c->order.p;
         while (strncasecmp(c->end, "order", 5) != 0)
             c->end--;
@@ -92,7 +92,7 @@ void sql_core_put(FILE *f, struct sql_span s) {
     fprintf(f, "%.*s", s.p ? (int)(s.end - s.p) : 0, s.p ? s.p : "");
 }
 
-/* The statement's WITH, as far as it is there for a SELECT at `select`. */
+/* Returns the statement's WITH, as far as a SELECT at `select` can use it. */
 static struct sql_span with_of(const char *statement, const char *select) {
     struct token with = sql_core_token(statement), t = with;
     const char *comma = NULL;
@@ -105,7 +105,7 @@ static struct sql_span with_of(const char *statement, const char *select) {
             t = sql_closing(t);
         else if (sql_is_sign(t, ","))
             comma = t.p;
-        if (t.p > select) /* it is within */
+        if (t.p > select) /* `select` is in this parenthesis */
             return (struct sql_span){comma ? with.p : NULL, comma};
     }
     return (struct sql_span){with.p, t.p};

@@ -19,17 +19,17 @@ struct sql_span {
     const char *p, *end;
 };
 
-/* One SELECT, up to what follows it: ')', ';', UNION and its like, or the end. p NULL: it has no such clause. */
+/* One SELECT, up to what follows it: ')', ';', UNION and the like, or the end. A span whose p is NULL: it has no such clause. */
 struct sql_core {
     const char *begin, *end;
     struct sql_span list, on, body, window, condition, order, limit;
-    int distinct; /* all of a row */
-    int compound; /* ORDER BY and LIMIT behind it are not its own */
+    int distinct; /* SELECT DISTINCT, of whole rows */
+    int compound; /* part of a UNION or the like: ORDER BY and LIMIT after it are not its own */
 };
 
 /* The first token at or behind p that is no blank. */
 struct token sql_core_token(const char *p);
-/* Reads the SELECT at `select`, which `prev` stands before. */
+/* Reads the SELECT at `select`, which follows the token `prev`. */
 void sql_core_read(struct sql_core *c, struct token prev, struct token select);
 void sql_core_put(FILE *f, struct sql_span s);
 /* A statement that has its columns; `statement`: the text from where the statement begins. 0; -ENOMEM; -EINVAL, and SQLite's message is with `db`. */

@@ -15,7 +15,7 @@
 
 _Static_assert(SQL_OUT_WHY == SQL_DIALECT_WHY, "they are passed on");
 
-/* A statement that begins with SHOW or DESCRIBE: what is asked instead, NULL where it is neither. *last: its last token. */
+/* Returns the SQL that answers a statement which begins with SHOW or DESCRIBE, or NULL if it is neither. *last: the statement's last token. */
 static const char *show(struct token t, struct token *last, struct token *table) {
     static const struct {
         const char *what, *sql;
@@ -119,7 +119,7 @@ static int put_text(struct sql_out *w, struct token t, struct token prev, char *
     return 0;
 }
 
-/* x::type at the colons. *last: the type's last token. */
+/* Writes x::type as a CAST, at the colons. *last: the type's last token. */
 static int cast(struct sql_out *w, struct token colon, struct token *last, char *why) {
     struct token type = sql_after(sql_after(colon));
     struct sql_level *l = &w->level[w->depth];

@@ -12,7 +12,7 @@ size_t sql_out_end(struct sql_out *w) {
     return (size_t)ftello(w->f);
 }
 
-/* `words` in the place of what is written from `from` to `to`. */
+/* Replaces the text written from `from` to `to` by `words`. */
 int sql_out_before(struct sql_out *w, size_t from, size_t to, const char *words) {
     char *tail = fflush(w->f) == 0 ? strdup(*w->text + to) : NULL;
 
@@ -30,7 +30,7 @@ void sql_out_put(struct sql_out *w, struct token t) {
     fwrite(t.p, 1, t.n, w->f);
 }
 
-/* What is no operand and no function's name, though a '(' or an operand may follow. */
+/* Words that are neither operands nor functions, though a '(' or an operand may follow. */
 const char sql_out_no_name[] =
     " and or not in like ilike between when then else end case select where on having by from as"
     " union all distinct exists over filter using values is escape glob limit offset set qualify ";
@@ -86,7 +86,7 @@ struct token sql_out_last_name(struct token t) {
     return t;
 }
 
-/* Whether the text at `t` is compared with a time that stands behind it. */
+/* Returns whether the text at `t` is compared with a time that follows it. */
 enum sql_kind sql_out_before_time(const struct sql_out *w, struct token t) {
     struct token next = sql_after(t);
 
@@ -100,13 +100,13 @@ enum sql_kind sql_out_before_time(const struct sql_out *w, struct token t) {
     return sql_is_sign(sql_after(next), "(") ? SQL_PLAIN : sql_out_kind(w, next);
 }
 
-/* An operand that starts at `start` is written. */
+/* Notes that an operand was written, which starts at `start`. */
 void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind) {
     struct sql_level *l = &w->level[w->depth];
 
     w->operand = start;
     w->number = 0;
-    if (l->sum && !(l->sum == '-' && kind)) /* a time less a time is none */
+    if (l->sum && !(l->sum == '-' && kind)) /* a time minus a time is no time */
         w->time = l->sum_of;
     else
         w->time = l->sum ? SQL_PLAIN : kind;
@@ -146,7 +146,7 @@ void sql_out_close(struct sql_out *w) {
     enum sql_kind inner = sql_is_one_of(l.name, sql_out_picks) ? sql_out_argument(w) : w->time,
                   made = l.made;
 
-    /* datetime(timestamp) of SQLite is that of a day of the Julian calendar */
+    /* SQLite's datetime(timestamp) takes the number for a Julian day: make it seconds */
     if (inner && inner != SQL_CLOCK && l.commas == sql_is(l.name, "strftime") &&
         sql_is_one_of(l.name, " datetime date time strftime "))
         fputs(", 'unixepoch'", w->f);

@@ -19,7 +19,7 @@
 /* Within a pair of parentheses, or the statement. */
 struct sql_level {
     struct token name;    /* of the function, else END */
-    size_t start, inside; /* in the text written: of the name, else of the '('; behind the '(' */
+    size_t start, inside; /* in the text written: of the name, else of the '('; after the '(' */
     int commas;
     enum sql_kind made;       /* CAST(x AS TIMESTAMP) */
     char sum;                 /* + or -: the operand before it is a time */
@@ -49,10 +49,10 @@ struct sql_out {
     int (*dialect)(const char *sql, char **out,
                    char *why); /* sql_dialect(), for a part of a text */
     FILE *f;
-    char **text; /* of f, once it is flushed */
+    char **text; /* the text in f, after fflush() */
     struct sql_level level[SQL_OUT_DEPTH];
     int depth;
-    size_t operand;          /* where the last one starts in the text */
+    size_t operand;          /* where the last operand starts in the text */
     enum sql_kind time;      /* what it is */
     int number;              /* a column of numbers (sql_out_is_number) */
     struct sql_names *names; /* those that were found */
@@ -79,7 +79,7 @@ void sql_out_keep_name(struct sql_out *w, struct token t);
 struct token sql_out_last_name(struct token t);
 /* What the text at `t` is compared with that stands behind it. */
 enum sql_kind sql_out_before_time(const struct sql_out *w, struct token t);
-/* An operand that starts at `start` is written. */
+/* Notes that an operand was written, which starts at `start`. */
 void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind);
 /* An operator or a keyword: it is over. */
 void sql_out_no_operand(struct sql_out *w);

@@ -10,13 +10,13 @@
 #include "sql_core.h"
 #include "sql_star.h"
 
-#define ITEMS 200 /* of a list; of one with more the rest has no names and no places */
+#define ITEMS 200 /* most items of a list that are read: further ones have no names and no places */
 
-/* What a SELECT gives, and what is ordered by. */
+/* An item of a SELECT's list, or of its ORDER BY. */
 struct item {
     struct sql_span expression;
-    struct token name;       /* given by AS; else END */
-    struct sql_span ordered; /* what stands behind it: DESC NULLS LAST */
+    struct token name;       /* name given by AS; kind END: none */
+    struct sql_span ordered; /* what follows it, as in DESC NULLS LAST */
 };
 
 struct items {
@@ -26,7 +26,7 @@ struct items {
 
 /* ---- what is in a list ---- */
 
-/* The name that an item of a SELECT ends in. */
+/* Splits the name off the end of a SELECT's item. */
 static void split_name(struct item *item, struct token last, struct token before) {
     static const char no_name[] = " null end isnull notnull true false ";
     static const char wants_more[] =
@@ -44,7 +44,7 @@ static void split_name(struct item *item, struct token last, struct token before
     }
 }
 
-/* DESC, NULLS LAST. */
+/* Splits DESC and NULLS LAST off the end of an ORDER BY's item. */
 static void split_order(struct item *item, const char *end) {
     for (struct token t = sql_core_token(item->expression.p); t.p < end; t = sql_after(t)) {
         if (sql_is_sign(t, "("))
@@ -97,7 +97,7 @@ static int has_star(const struct items *list) {
 
 /* ---- writing ---- */
 
-/* With what stands for the names that the SELECT gives. */
+/* Writes an expression, with names that the SELECT's list gives replaced by their expressions. */
 static void put_expression(FILE *f, struct sql_span s, const struct items *list) {
     struct token prev = {END, NULL, 0}, t;
 
@@ -117,14 +117,14 @@ static void put_expression(FILE *f, struct sql_span s, const struct items *list)
     }
 }
 
-/* The number that an ORDER BY has in the place of an expression; 0: it is one. */
+/* Returns the number that an ORDER BY has in place of an expression, as in ORDER BY 2; 0 if it is an expression. */
 static size_t place_of(const struct item *item) {
     struct token t = sql_core_token(item->expression.p);
 
     return t.kind == NUMBER && sql_after(t).p >= item->expression.end ? strtoul(t.p, NULL, 10) : 0;
 }
 
-/* row_number() OVER (...) = 1. 0, or -EINVAL. */
+/* Writes DISTINCT ON as row_number() OVER (...) = 1. Returns 0 or -EINVAL. */
 static int put_first_of(FILE *f, const struct sql_core *c, const struct items *list,
                         const struct items *order, char *why) {
     struct items on;
@@ -218,7 +218,7 @@ static int put_core(FILE *f, const struct sql_core *c, sqlite3_stmt *st, struct 
 
 /* ---- one after the other ---- */
 
-/* The first to end of those that have one: what lies within another one, or in a WITH before it, is done before it. */
+/* Finds the SELECT with QUALIFY or DISTINCT ON that ends first: so one within another, or in a WITH before it, is rewritten before that. */
 static int find(const char *sql, struct sql_core *out, const char **statement) {
     struct token prev = {END, NULL, 0};
     const char *begin = sql;

@@ -21,7 +21,7 @@ int sql_words_cast(struct token type, enum sql_kind of, struct token *last, stru
     return err;
 }
 
-/* INTERVAL at `t`: the seconds, and *last, its last token. 0; 1: it is none (a column of that name); -EINVAL */
+/* Reads an INTERVAL at `t`: sets *seconds, and *last to its last token. Returns 0, 1 if it is none (a column of that name), or -EINVAL. */
 static int interval(struct token t, struct token *last, double *seconds, char *why) {
     struct token what = sql_after(t), unit = sql_after(what);
     const char *p = what.p;
@@ -47,7 +47,7 @@ static int interval(struct token t, struct token *last, double *seconds, char *w
     return -EINVAL;
 }
 
-/* Of the tokens from `from` to before `to`: in SQLite's words. */
+/* Writes the tokens from `from` to before `to` in SQLite's dialect. */
 static int put_part(struct sql_out *w, struct token from, struct token to, char *why) {
     char *part = strndup(from.p, (size_t)(to.p - from.p)), *text = NULL;
     int err = part ? w->dialect(part, &text, why) : -ENOMEM;
@@ -59,7 +59,7 @@ static int put_part(struct sql_out *w, struct token from, struct token to, char 
     return err;
 }
 
-/* percentile_cont(0.9) WITHIN GROUP (ORDER BY x [DESC]) at its name: percentile_cont(x, 0.9). 1: it is something else. */
+/* Writes percentile_cont(0.9) WITHIN GROUP (ORDER BY x [DESC]), at its name, as percentile_cont(x, 0.9). Returns 1 if it is something else. */
 static int within_group(struct sql_out *w, struct token name, struct token *last, char *why) {
     struct token open = sql_after(name), close = sql_closing(open), within = sql_after(close);
     struct token list = sql_after(sql_after(within)), x = sql_after(sql_after(sql_after(list))),
@@ -189,7 +189,7 @@ int sql_words_put(struct sql_out *w, struct token t, struct token *last, char *w
     if (sql_is(t, "strftime") && sql_is_sign(open, "(") &&
         sql_out_kind(w, sql_out_last_name(field))) {
         struct token comma = sql_after(sql_out_last_name(field)),
-                     form = sql_after(comma); /* DuckDB's order */
+                     form = sql_after(comma); /* DuckDB's order of arguments */
         if (sql_is_sign(comma, ",") && form.kind == STRING && sql_is_sign(sql_after(form), ")")) {
             fprintf(w->f, "strftime(%.*s, %.*s, 'unixepoch')", (int)form.n, form.p,
                     (int)(comma.p - field.p), field.p);
