@@ -286,6 +286,8 @@ static int convert_all(struct job *j, const struct inputs *in) {
 
     if (!err)
         err = convert_files(j, in, first);
+    if (!err && tick_again(j)) /* while a file was opened, say */
+        err = store_failed(&j->store, SQLITE_INTERRUPT, "reading");
     if (!err) {
         char line[512];
         j->changed = align_moves(j->align) != 0;

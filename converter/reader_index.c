@@ -9,7 +9,8 @@
 
 #define ZSTD_MAGIC    0xFD2FB528u
 #define TRIALS_MAX    1024
-#define MOVED_MAX     1024 /* maximum number of blocks that come late */
+#define MOVED_MAX     1024 /* blocks that come late */
+#define SPARSE        4096
 #define RESYNC_WINDOW (256u << 10)
 
 /* Returns 1 when the frames of two blocks have the same bytes. */
@@ -164,7 +165,16 @@ static uint64_t skippable_at(struct reader *r, uint64_t pos) {
     return len;
 }
 
-/* Finds the next hint, or frame of ours, at or after pos; *found is the size of the file when there is none. */
+/* How many bytes from the first on are 0. */
+static size_t zeros(const uint8_t *p, size_t n) {
+    size_t i = 0;
+
+    while (i < n && p[i] == 0)
+        i++;
+    return i;
+}
+
+/* The next place at or after pos where a hint or a frame of ours stands; the file's size if none. 0, -ENOMEM, -EINTR: stopped. */
 static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_t *found) {
     struct reader_block b;
 
@@ -174,6 +184,15 @@ static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_
         size_t i = 0;
         if (!p || n < 4)
             break;
+        if (source_stopped && source_stopped())
+            return -EINTR;
+        if (p[0] == 0 && (i = zeros(p, n)) >
+                             SPARSE) { /* what a crash of the machine leaves; a hole has no end */
+            uint64_t data = source_data(&r->src, pos + i - 3);
+            pos = data > pos + i - 3 ? data - 3 : pos + i - 3;
+            continue;
+        }
+        i = 0;
         for (; i + 4 <= n; i++) {
             uint8_t c = p[i];
             if (c != 0x5d && c != 0x28)
@@ -254,5 +273,7 @@ int reader_index(struct reader *r) {
     }
     r->src.walks = 0;
     reader_data_free(&d);
+    if (r->nblocks)
+        r->first = r->blocks[0];
     return err < 0 ? err : 0;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "../traces/plain_file.h"
@@ -22,6 +23,9 @@
 /* a file of this size is read completely: its blocks are wanted next */
 #define SMALL   (4 * WINDOW)
 #define LOOK_MS 200
+#define QUIET   10          /* looks at a pipe without a byte, until it is said */
+#define HINT    12          /* what each begins with */
+#define NO_END  (64u << 20) /* of a pipe: blocks are up to 4 MiB long, and some may be damaged */
 #define COPIES  64
 
 /* Makes an unlinked file to spool into. */
@@ -58,34 +62,58 @@ static int write_all(int fd, const uint8_t *p, size_t n) {
 
 int (*source_stopped)(void);
 
-/* Waits until there is something to read, or the end. Returns 0, or -EINTR when nobody wants it any more, as it may go on for ever. */
-static int wait_for(int from) {
+void (*source_waits)(const char *path);
+
+/* Until there is something to read, or the end. 0, or -EINTR: nobody wants it any more, and it may bring more for ever. */
+static int wait_for(int from, const char *path, unsigned *looks) {
     struct pollfd p = {.fd = from, .events = POLLIN};
     int ready = 0;
 
     while (ready <= 0) {
         if (source_stopped && source_stopped())
             return -EINTR;
+        if ((*looks)++ == QUIET && source_waits)
+            source_waits(path);
         ready = poll(&p, 1, LOOK_MS);
     }
+    *looks = QUIET + 1; /* it has a writer */
     return 0;
 }
 
+/* Whether a block of a trace begins in there, or it is the beginning of a zstd file. */
+static int is_like_trace(const uint8_t *p, size_t n, uint64_t size) {
+    static const uint8_t hint[HINT] = {0x5d, 0x2a, 0x4d, 0x18, 60, 0, 0, 0, 'P', 'R', 'B', 'h'};
+
+    return memmem(p, n, hint, sizeof hint) ||
+           (n == size && n >= 4 && memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0);
+}
+
 /* Copies a pipe to a temporary file; returns its descriptor or -errno. */
-static int spool(int from) {
+static int spool(int from, const char *path) {
     uint8_t *buf = malloc(WINDOW);
     int to = buf ? temp_file() : -ENOMEM;
-    int err = to < 0 ? to : 0;
+    int err = to < 0 ? to : 0, is_trace = 0;
+    uint64_t size = 0;
+    size_t kept = 0; /* of the part before: a block may begin at its end */
+    unsigned looks = 0;
 
-    while (!err && (err = wait_for(from)) == 0) {
-        ssize_t k = read(from, buf, WINDOW);
+    while (!err && (err = wait_for(from, path, &looks)) == 0) {
+        ssize_t k = read(from, buf + kept, WINDOW - kept);
         if (k < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (k < 0)
             err = -errno;
         if (k <= 0)
             break;
-        err = write_all(to, buf, (size_t)k);
+        err = write_all(to, buf + kept, (size_t)k);
+        size += (size_t)k;
+        kept += (size_t)k;
+        is_trace = is_trace || is_like_trace(buf, kept, size);
+        if (!is_trace && size > NO_END)
+            break;
+        size_t tail = is_trace ? 0 : kept < HINT ? kept : HINT - 1;
+        memmove(buf, buf + kept - tail, tail);
+        kept = tail;
     }
     free(buf);
     if (err && to >= 0)
@@ -160,6 +188,8 @@ int source_open(struct source *s, const char *path) {
         return -errno;
     if (S_ISDIR(st.st_mode))
         return -EISDIR;
+    if (S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && st.st_rdev != makedev(1, 3)))
+        return -ENOTBLK;
     if (!S_ISREG(st.st_mode))
         s->fd = find_copy(&st);
     if (s->fd < 0)
@@ -169,7 +199,7 @@ int source_open(struct source *s, const char *path) {
         return -errno;
     int err = fstat(s->fd, &st) ? -errno : 0;
     if (!err && !S_ISREG(st.st_mode)) {
-        int fd = spool(s->fd);
+        int fd = spool(s->fd, path);
         close(s->fd);
         s->fd = fd;
         if (fd >= 0)
@@ -246,6 +276,12 @@ const uint8_t *source_view(struct source *s, uint64_t off, size_t want, size_t *
     if (off >= s->buf_off && off - s->buf_off + *got > s->buf_len)
         *got = (size_t)(s->buf_len - (off - s->buf_off));
     return *got ? s->buf + (off - s->buf_off) : NULL;
+}
+
+uint64_t source_data(const struct source *s, uint64_t off) {
+    off_t at = s->fd >= 0 ? lseek(s->fd, (off_t)off, SEEK_DATA) : -1;
+
+    return at >= 0 ? (uint64_t)at : s->fd >= 0 && errno == ENXIO ? s->size : off;
 }
 
 void source_close(struct source *s) {

@@ -30,9 +30,10 @@ void source_set_remote(const struct source_remote *remote);
 /* Returns 1 when the name is a URL and functions to read it were set. */
 int source_is_remote(const char *path);
 
-/* Called while a pipe is read, by the thread that reads it: a nonzero result stops reading, and source_open() returns -EINTR. NULL: pipes
- * are read to their end. */
+/* Asked while a pipe is read, and while a damaged file is searched, by whichever thread reads: nonzero ends that, -EINTR. NULL: to the end. */
 extern int (*source_stopped)(void);
+/* Told, once for each, of a pipe that nothing has come through for two seconds: it may be waited for for ever. NULL: nobody is. */
+extern void (*source_waits)(const char *path);
 
 struct source {
     int fd;             /* -1: memory, or remote */
@@ -46,14 +47,17 @@ struct source {
     size_t buf_len, buf_cap;
 };
 
-/* Opens a regular file, or a pipe or "-" by copying it to an unlinked file in $TMPDIR or /tmp (once per process: the copy is kept for later
- * opens). Returns 0 or -errno (-EISDIR: a directory). */
+/* Opens a regular file, or a pipe, a socket or "-" by copying it to an unlinked file in $TMPDIR or /tmp
+ * (once a process: the copy is kept for whoever opens it again). 0 or -errno: -EISDIR: a directory; -ENOTBLK: a device, which may have
+ * no end (/dev/null has one, and is empty). Of a pipe in whose first 64 MiB no trace begins it is those: it may have no end either. */
 int source_open(struct source *s, const char *path);
 /* Borrows n bytes, which must stay until source_close(). */
 void source_memory(struct source *s, const void *p, size_t n);
 /* Returns a pointer to up to `want` bytes at off, valid until the next call, and sets *got to how many there are (fewer only at the end or
  * after a read error). Returns NULL when there are none. */
 const uint8_t *source_view(struct source *s, uint64_t off, size_t want, size_t *got);
+/* Where data begins at or behind off, which is not in a file's hole: those are as long as somebody likes, and read as zeros. */
+uint64_t source_data(const struct source *s, uint64_t off);
 void source_close(struct source *s);
 
 /* Writes to `buf` (RUN_ID bytes) which recording the file, or pipe, is (traces/run.h), and sets its size. Returns 0, or -errno: not known,

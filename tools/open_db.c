@@ -195,7 +195,7 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     said = 0;
     kept = opt.out;
     mode_t mask = umask(077);
-    progress_begin(&g, 1);
+    progress_begin(&g, PROGRESS_UNDRAWN);
     int rc = convert(in, &opt, &res);
     int stopped_by = progress_stopped();
     progress_end(&g);
@@ -243,7 +243,7 @@ static int open_live(sqlite3 **out, const struct inputs *in, const struct cache_
     said = 0;
     kept = opt.out;
     mode_t mask = umask(077);
-    progress_begin(&g, 1);
+    progress_begin(&g, PROGRESS_UNDRAWN);
     int rc = convert(in, &opt, &res);
     if (rc == -ESTALE || rc == -EPROTONOSUPPORT) {
         opt.append = 0;

@@ -22,6 +22,15 @@ static void on_signal(int sig) {
     unseen = 1;
 }
 
+/* As it is called in a sentence. */
+static const char *name_of(const char *file) {
+    return strcmp(file, "-") == 0 ? "standard input" : file;
+}
+
+static void say_waits(const char *path) {
+    tool_say("%s: nothing has come through it yet: it is waited for", name_of(path));
+}
+
 void progress_begin(struct progress *g, int quiet) {
     struct sigaction sa = {.sa_handler = on_signal};
 
@@ -29,6 +38,7 @@ void progress_begin(struct progress *g, int quiet) {
     g->tty = !quiet && isatty(STDERR_FILENO);
     g->outer = __atomic_exchange_n(&stopped, 0, __ATOMIC_SEQ_CST);
     source_stopped = progress_stopped;
+    source_waits = quiet == 1 ? NULL : say_waits;
     for (int i = 0; i < 3; i++) {
         sigaction(signals[i], NULL, &g->before[i]);
         if (g->before[i].sa_handler != SIG_IGN)
@@ -111,7 +121,7 @@ void progress_say(struct progress *g, const char *file, const char *line) {
     if (said(g, line) > PROGRESS_SAME)
         return;
     progress_clear(g);
-    tool_say("%s: %s", strcmp(file, "-") == 0 ? "standard input" : file, line);
+    tool_say("%s: %s", name_of(file), line);
 }
 
 void progress_print(cJSON *summary) {

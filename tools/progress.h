@@ -19,9 +19,10 @@
 #include <cjson/cJSON.h>
 #include <signal.h>
 
-#define PROGRESS_LINES 16 /* number of different lines that are counted */
-/* number of files for which the same line is printed; more are only counted */
-#define PROGRESS_SAME 10
+#define PROGRESS_UNDRAWN 2 /* for `quiet`: of a command whose output is what is looked at */
+
+#define PROGRESS_LINES 16 /* different ones that are counted */
+#define PROGRESS_SAME  10 /* files of which the same is said one by one */
 
 struct progress {
     double start, drawn; /* tool_seconds() */
@@ -34,6 +35,7 @@ struct progress {
     unsigned next;
 };
 
+/* quiet 1: nothing is drawn, nor said of inputs that are waited for. */
 void progress_begin(struct progress *g, int quiet);
 void progress_end(struct progress *g);
 /* Returns the signal that arrived, or 0. */

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
@@ -63,6 +64,41 @@ def test_traces_through_pipes(build, run, record, tmp_path):
     waits = subprocess.Popen([str(build.tool("probing-query")), str(fifo), "SELECT 1"], stderr=subprocess.PIPE)
     try:
         wait_until(lambda: any(os.path.realpath(fd) == str(fifo) for fd in pathlib.Path("/proc/%d/fd" % waits.pid).iterdir()))
+        waits.send_signal(signal.SIGTERM)
+        assert waits.wait(60) != 0
+    finally:
+        waits.kill()
+        waits.communicate()
+
+
+def test_what_has_no_end_is_no_trace(build, run, tmp_path):
+    """A device, and a pipe that goes on without a trace, were copied to the disk until somebody stopped it; a hole was read, terabytes of it."""
+    query, golden = build.tool("probing-query"), pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
+    for name in ("/dev/zero", "/dev/urandom", "/dev/full"):
+        for words in ([query, name, "SELECT 1"], [build.tool("probing-convert"), name, tmp_path / "o.db"], [build.tool("probing"), "pack", name, "-o", tmp_path / "o.zst"]):
+            assert "%s: a device, not a file or a pipe: no trace" % name in run(words, check=3).stderr
+    assert "/dev/null: the file is empty" in run([query, "/dev/null", "SELECT 1"], check=3).stderr
+    assert "not a trace" in run(["sh", "-c", "tr '\\0' x < /dev/zero | '%s' - 'SELECT 1'" % query], check=3).stderr
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(tmp_path / "socket"))
+        assert "a socket" in run([query, tmp_path / "socket", "SELECT 1"], check=3).stderr
+    want = run([query, golden, "SELECT count(*) FROM samples"]).stdout
+    with open(str(tmp_path / "t.zst"), "wb") as f:
+        f.truncate(1 << 42)
+        f.seek(1 << 42)
+        f.write(golden.read_bytes())
+    assert run([query, tmp_path / "t.zst", "SELECT count(*) FROM samples"], check=1).stdout == want
+    with open(str(tmp_path / "t.zst"), "ab") as f:
+        f.truncate(1 << 43)
+    assert run([query, tmp_path / "t.zst", "SELECT count(*) FROM samples"], check=1).stdout == want
+
+
+def test_a_pipe_that_nobody_writes(build, tmp_path):
+    """It is waited for, and that is said."""
+    os.mkfifo(str(tmp_path / "fifo"))
+    waits = subprocess.Popen([str(build.tool("probing-query")), str(tmp_path / "fifo"), "SELECT 1"], stderr=subprocess.PIPE, universal_newlines=True)
+    try:
+        assert "nothing has come through it yet" in waits.stderr.readline()
         waits.send_signal(signal.SIGTERM)
         assert waits.wait(60) != 0
     finally:
