@@ -29,6 +29,7 @@ void align_free(struct align *a) {
         struct boot *b = &a->boot[i];
         free(b->out.boot_id);
         free(b->out.host);
+        free(b->out.key);
         free(b->anchor);
         clock_fit_free(&b->fit);
         clock_free(&b->map);
@@ -81,32 +82,28 @@ static void keep(struct trace_value *to, const struct trace_value *v, char buf[2
 
 static int boot_of(struct align *a, const struct who *w, uint32_t *out) {
     int is_new = 0;
-    /* a trace without a boot id has a boot of its own */
-    char none[24] = "";
-    size_t n = w->boot_id.n;
-    const void *key = w->boot_id.p;
-    if (n == 0) {
-        memcpy(none + 1, &a->ntraces, sizeof a->ntraces);
-        key = none;
-        n = 1 + sizeof a->ntraces;
-    }
-    uint32_t id = keys_put(&a->boot_ids, key, n, &is_new);
+    /* no boot id, no other trace of that boot */
+    char none[META_RECORDING];
+    meta_recording_of(none, "", w->t.pid, w->t.start, w->t.process_ts, w->t.mark);
+    char *key = w->boot_id.n ? text_utf8(w->boot_id.p, w->boot_id.n, NULL) : strdup(none);
+    uint32_t id = key ? keys_put(&a->boot_ids, key, strlen(key), &is_new) : 0;
 
-    if (id == 0)
-        return -ENOMEM;
-    if (is_new) {
-        if (align_grow((void **)&a->boot, a->nboots, &a->boots_cap, sizeof *a->boot) != 0)
-            return -ENOMEM;
-        struct boot *b = &a->boot[a->nboots];
-        memset(b, 0, sizeof *b);
-        b->out.boot_id = text_utf8(w->boot_id.p, w->boot_id.n, NULL);
-        b->out.host = text_utf8(w->host.p, w->host.n, NULL);
-        a->nboots++;
-        if (!b->out.boot_id || !b->out.host)
-            return -ENOMEM;
+    if (id == 0 || !is_new) {
+        free(key);
+        *out = id - 1;
+        return id ? 0 : -ENOMEM;
     }
+    if (align_grow((void **)&a->boot, a->nboots, &a->boots_cap, sizeof *a->boot) != 0) {
+        free(key);
+        return -ENOMEM;
+    }
+    struct boot *b = &a->boot[a->nboots++];
+    memset(b, 0, sizeof *b);
+    b->out.key = key;
+    b->out.boot_id = text_utf8(w->boot_id.p, w->boot_id.n, NULL);
+    b->out.host = text_utf8(w->host.p, w->host.n, NULL);
     *out = id - 1;
-    return 0;
+    return b->out.boot_id && b->out.host ? 0 : -ENOMEM;
 }
 
 int align_by_mono(const void *x, const void *y) {
@@ -201,6 +198,7 @@ int align_trace(struct align *a, struct reader *r, int all) {
             err = read_block(r, i, &data, &anchors, &w, text);
     }
     reader_data_free(&data);
+    w.t.mark = w.t.process_ts ? 0 : reader_mark(r);
     if (!err)
         err = align_grow((void **)&a->trace, a->ntraces, &a->traces_cap, sizeof *a->trace);
     if (!err)
@@ -238,21 +236,19 @@ int align_wanted(const struct align *a) {
     return a->nboots > 1;
 }
 
-void align_recording(const struct align *a, size_t nth, char buf[160]) {
+void align_recording(const struct align *a, size_t nth, char buf[META_RECORDING]) {
     const struct trace_of *t = &a->trace[nth];
 
-    snprintf(buf, 160, "%.64s %llu %llu %llu", a->boot[t->boot].out.boot_id,
-             (unsigned long long)t->pid, (unsigned long long)t->start,
-             (unsigned long long)t->process_ts);
+    meta_recording_of(buf, a->boot[t->boot].out.boot_id, t->pid, t->start, t->process_ts, t->mark);
 }
 
 size_t align_copy_of(const struct align *a, size_t nth) {
     return a->trace[nth].copy;
 }
 
-int align_known(struct align *a, uint32_t id, const char *boot_id, unsigned group, int knot,
+int align_known(struct align *a, uint32_t id, const char *key, unsigned group, int knot,
                 int64_t mono, int64_t utc) {
-    uint32_t n = *boot_id ? keys_find(&a->boot_ids, boot_id, strlen(boot_id)) : 0;
+    uint32_t n = keys_find(&a->boot_ids, key, strlen(key));
 
     a->groups = group > a->groups ? group : a->groups;
     if (n == 0)
@@ -262,8 +258,8 @@ int align_known(struct align *a, uint32_t id, const char *boot_id, unsigned grou
     return knot ? clock_add(&a->boot[n - 1].given, (uint64_t)mono, (uint64_t)utc, 0) : 0;
 }
 
-void align_known_how(struct align *a, const char *boot_id, const char *method, double uncertainty) {
-    uint32_t n = *boot_id ? keys_find(&a->boot_ids, boot_id, strlen(boot_id)) : 0;
+void align_known_how(struct align *a, const char *key, const char *method, double uncertainty) {
+    uint32_t n = keys_find(&a->boot_ids, key, strlen(key));
 
     for (int m = ALIGN_NONE; n && m <= ALIGN_COLLECTIVES; m++)
         if (strcmp(method, align_method_name((enum align_method)m)) == 0) {
@@ -272,8 +268,8 @@ void align_known_how(struct align *a, const char *boot_id, const char *method, d
         }
 }
 
-void align_known_until(struct align *a, const char *boot_id, int64_t utc) {
-    uint32_t n = *boot_id ? keys_find(&a->boot_ids, boot_id, strlen(boot_id)) : 0;
+void align_known_until(struct align *a, const char *key, int64_t utc) {
+    uint32_t n = keys_find(&a->boot_ids, key, strlen(key));
 
     if (n)
         a->boot[n - 1].until = utc;

@@ -36,6 +36,7 @@ enum align_method { ALIGN_NONE, ALIGN_ANCHORS, ALIGN_MESSAGES, ALIGN_COLLECTIVES
 
 struct align_boot {
     char *boot_id, *host; /* UTF-8, "" when not known */
+    char *key;            /* what it is known by: meta_boot() */
     unsigned traces;
     enum align_method method;
     int reference;  /* 1: the other boots of its group are mapped onto this one */
@@ -81,16 +82,14 @@ int align_wanted(const struct align *a);
 /* Takes only collectives recorded from lo to hi. */
 int align_collectives(struct align *a, size_t nth, struct reader *r, struct epochs *es, uint64_t lo,
                       uint64_t hi);
-/* Call before align_solve(): declares a boot that the database already has, with the id of its row, its group there and (if `knot`) the
- * next point of its mapping in the order of time. The boot keeps that mapping, and other boots are mapped onto it; but where two groups of
- * the database now have something in common, one of the two moves. */
-int align_known(struct align *a, uint32_t id, const char *boot_id, unsigned group, int knot,
+/* Before align_solve(): a boot that a database has, the number of its row and its group there, and (knot) a point of its mapping, by time.
+ * It keeps that mapping, others are laid on it; but where two groups of the database have something in common now, one of them moves. */
+int align_known(struct align *a, uint32_t id, const char *key, unsigned group, int knot,
                 int64_t mono, int64_t utc);
-/* Also sets how the mapping of such a boot was made, and its uncertainty as in struct align_boot. */
-void align_known_how(struct align *a, const char *boot_id, const char *method, double uncertainty);
-/* Sets the time (ns UTC) up to which the database has rows of such a boot. A mapping that rests on the boot's own anchors alone is extended
- * from there on with the anchors recorded since. */
-void align_known_until(struct align *a, const char *boot_id, int64_t utc);
+/* And what is reported of it: how it was made; uncertainty as in struct align_boot. */
+void align_known_how(struct align *a, const char *key, const char *method, double uncertainty);
+/* Until when (ns UTC) the database has rows of it: a mapping that has nothing but the boot's own anchors goes on there with those that came since. */
+void align_known_until(struct align *a, const char *key, int64_t utc);
 int align_solve(struct align *a);
 
 /*
@@ -109,10 +108,9 @@ struct align_move *align_move(const struct align *a, size_t i);
  * caller owns *out. */
 int align_moved(struct align_move *m, struct clock_map *was, struct clock_map *out);
 /* Only the anchors that the trace itself has count in meta.clock_anchors and its uncertainty. */
-/* Writes to buf what identifies a recording; it does not change when the recording grows. */
-void align_recording(const struct align *a, size_t nth, char buf[160]);
-/* Tells whether another trace is the same recording and at least as long, so that this one must not be counted. Returns the number, from 1,
- * of the file that contains that other trace; 0: there is none. */
+/* What identifies a recording, and stays when it grows: meta_recording(). */
+void align_recording(const struct align *a, size_t nth, char buf[META_RECORDING]);
+/* Another trace is the same recording, and at least as long: this one is not to count. The file that it lies in, from 1; 0: none. */
 size_t align_copy_of(const struct align *a, size_t nth);
 int align_apply(const struct align *a, size_t nth, struct meta *m);
 /* Sets the first and the last time of the data, in aligned ns UTC; 0, 0: there is no data. */

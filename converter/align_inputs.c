@@ -101,13 +101,11 @@ static int find_copies(struct align *a) {
     struct trace_of **best = calloc(a->ntraces + 1, sizeof(struct trace_of *)); /* by recording */
     struct keys names;
     int err = best ? 0 : -ENOMEM, is_new;
-    char name[160];
+    char name[META_RECORDING];
 
     keys_init(&names);
     for (size_t i = 0; !err && i < a->ntraces; i++) {
         struct trace_of *t = &a->trace[i];
-        if (!t->process_ts) /* its process is not known */
-            continue;
         align_recording(a, i, name);
         uint32_t id = keys_put(&names, name, strlen(name), &is_new);
         if (id == 0) {

@@ -40,13 +40,13 @@ struct trace_of {
     uint32_t boot;
     uint64_t run; /* hash of the name of its run, which is the same on all machines */
     int64_t rank;
-    uint64_t process_ts; /* when its first process record was written */
-    uint64_t pid, start; /* of its process; start: monotonic */
-    int64_t start_utc;   /* start by the machine's own time of day */
-    /* first and last time of its data, monotonic, as the hints say; 0: no data */
-    uint64_t first, last;
-    uint32_t attempt; /* index among the processes of the run with this rank */
-    uint64_t bytes;   /* size of the file */
+    uint64_t process_ts;  /* when its first process record was written */
+    uint64_t pid, start;  /* of its process, monotonic */
+    uint64_t mark;        /* reader_mark() */
+    int64_t start_utc;    /* by its own clock */
+    uint64_t first, last; /* monotonic: times of its data, by hints; 0: there is none */
+    uint32_t attempt;     /* of the run's processes with this rank, the how many-th */
+    uint64_t bytes;       /* of the file */
     size_t file,
         copy; /* index of its file; copy: 1 + index of the file with the longer copy of the same recording, 0: none */
 };

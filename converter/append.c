@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bind.h"
+#include "clock_rows.h"
 
 static sqlite3_int64 more_row(uint32_t trace, enum append_more what) {
     return APPEND_MORE_BELOW - 2 * (sqlite3_int64)trace - what;
@@ -172,7 +173,7 @@ int append_has_others(const struct append *a, const struct align *al, size_t ntr
     uint32_t n = 0;
 
     for (size_t i = 0; seen && a->names.n && i < ntraces; i++) {
-        char name[160];
+        char name[META_RECORDING];
         align_recording(al, i, name);
         uint32_t id = keys_find(&a->names, name, strlen(name));
         n += id && !seen[id];
@@ -253,7 +254,8 @@ int append_clocks(sqlite3 *db, struct align *al) {
     if (rc == SQLITE_DONE)
         rc = sqlite3_prepare_v2(
             db,
-            "SELECT boot_id, max(max(coalesce(end_ts, 0), coalesce(finish_ts, 0))) FROM trace_file WHERE boot_id <> '' GROUP BY 1",
+            "SELECT " CLOCK_ROWS_KEY
+            " AS key, max(max(coalesce(end_ts, 0), coalesce(finish_ts, 0))) FROM trace_file WHERE key IS NOT NULL GROUP BY 1",
             -1, &st, NULL);
     else
         return rc;

@@ -173,16 +173,16 @@ static int find_twice(struct arrow_trace *t) {
     for (size_t part = 0; !err && more > 0; part++, more = err ? 0 : reader_next(r)) {
         struct meta m;
         struct epochs *es = epochs_new(r);
-        char name[160];
+        char name[META_RECORDING];
         err = es && meta_load(&m, r, es) == 0 ? 0 : -ENOMEM;
         epochs_free(es);
         if (err)
             break;
         meta_recording(&m, name);
-        int known = m.has_process, is_new = 0;
+        int is_new = 0;
         meta_free(&m);
-        uint32_t id = known ? keys_put(&t->twice, name, strlen(name), &is_new) : 1;
-        if (known && id > cap) {
+        uint32_t id = keys_put(&t->twice, name, strlen(name), &is_new);
+        if (id > cap) {
             cap = cap * 2 + 16;
             size_t *b = realloc(t->best, cap * sizeof *b);
             t->best = b ? b : t->best;
@@ -191,7 +191,7 @@ static int find_twice(struct arrow_trace *t) {
             id = b && s ? id : 0;
         }
         err = id ? 0 : -ENOMEM;
-        if (err || !known)
+        if (err)
             continue;
         if (is_new || reader_size(r) > size[id - 1]) {
             t->best[id - 1] = part;
@@ -208,10 +208,10 @@ static int find_twice(struct arrow_trace *t) {
 
 /* Returns 1 when the file has a longer trace of the same recording, which is the one that counts. */
 static int is_copy(struct arrow_trace *t, struct arrow_notes *notes) {
-    char name[160];
+    char name[META_RECORDING];
 
     meta_recording(&t->meta, name);
-    uint32_t id = t->twice.n && t->meta.has_process ? keys_find(&t->twice, name, strlen(name)) : 0;
+    uint32_t id = t->twice.n ? keys_find(&t->twice, name, strlen(name)) : 0;
     if (!id || t->best[id - 1] == t->part)
         return 0;
     arrow_note(notes, 0, t->path, "trace %zu in it: the same recording as trace %zu: counted once",
@@ -285,9 +285,9 @@ int arrow_trace_next(struct arrow_trace *t, const struct probing_request *rq,
         if (is_copy(t, notes))
             continue;
         t->id = (int64_t)++t->read;
-        int known = t->clocks && t->meta.boot_id
-                        ? clock_rows_map(t->clocks, t->meta.boot_id, &t->meta.clock)
-                        : SQLITE_NOTFOUND;
+        char none[META_RECORDING];
+        int known = t->clocks ? clock_rows_map(t->clocks, meta_boot(&t->meta, none), &t->meta.clock)
+                              : SQLITE_NOTFOUND;
         if (known != SQLITE_OK && known != SQLITE_NOTFOUND)
             return arrow_fail(notes, -EINVAL, "%s: %s", rq->clocks, sqlite3_errstr(known));
         if (rq->flags & PROBING_GLOBAL)

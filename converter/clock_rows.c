@@ -33,7 +33,7 @@ static int go_on(sqlite3 *db, const struct align_boot *b, sqlite3_stmt *knot) {
         "UPDATE clock_boot SET method = ?2, from_ts = nullif(?3, ?4), to_ts = nullif(?4, ?3) WHERE id = ?1";
     static const char traces[] =
         "UPDATE trace_file SET clock = ?2, clock_uncertainty_ns = ?6 WHERE clock <> ?2"
-        " AND boot_id = (SELECT nullif(boot_id, '') FROM clock_boot WHERE id = ?1)";
+        " AND " CLOCK_ROWS_KEY " = (SELECT boot_id FROM clock_boot WHERE id = ?1)";
     const char *const sql[] = {b->shared ? shared : anchors, b->shared ? traces : NULL};
     int rc = SQLITE_OK;
 
@@ -135,7 +135,7 @@ int clock_rows_write(sqlite3 *db, const struct align *a, char *line, size_t size
             continue;
         }
         sqlite3_bind_int64(st, 1, (sqlite3_int64)++id);
-        bind_text(st, 2, b->boot_id);
+        bind_text(st, 2, b->key);
         bind_text(st, 3, b->host);
         sqlite3_bind_text(st, 4, align_method_name(b->method), -1, SQLITE_STATIC);
         sqlite3_bind_int64(st, 5, b->group);
@@ -213,7 +213,7 @@ int clock_rows_take(sqlite3 *db, const char *from, const struct align *a) {
         if (rc == SQLITE_OK)
             rc = sqlite3_prepare_v2(db, sql[k][1], -1, &to, NULL);
         for (size_t i = 0; rc == SQLITE_OK && i < align_boots(a); i++) {
-            sqlite3_bind_text(st, 1, align_boot(a, i)->boot_id, -1, SQLITE_TRANSIENT);
+            sqlite3_bind_text(st, 1, align_boot(a, i)->key, -1, SQLITE_TRANSIENT);
             rc = copy(st, to);
         }
         sqlite3_finalize(st);
@@ -223,7 +223,7 @@ int clock_rows_take(sqlite3 *db, const char *from, const struct align *a) {
     return rc;
 }
 
-int clock_rows_map(sqlite3 *db, const char *boot_id, struct clock_map *map) {
+int clock_rows_map(sqlite3 *db, const char *key, struct clock_map *map) {
     struct clock_map m = {0};
     sqlite3_stmt *st = NULL;
     int rc = sqlite3_prepare_v2(
@@ -231,7 +231,7 @@ int clock_rows_map(sqlite3 *db, const char *boot_id, struct clock_map *map) {
         "SELECT k.mono, k.utc FROM clock_knot k JOIN clock_boot b ON b.id = k.boot WHERE b.boot_id = ?1",
         -1, &st, NULL);
 
-    sqlite3_bind_text(st, 1, boot_id, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(st, 1, key, -1, SQLITE_TRANSIENT);
     while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
         if (clock_add(&m, (uint64_t)sqlite3_column_int64(st, 0),
                       (uint64_t)sqlite3_column_int64(st, 1), 0) != 0)

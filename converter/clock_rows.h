@@ -5,8 +5,8 @@
  * matches. The exception: boots that could not be compared before and now can; their mapping and all their times change (retime.h).
  *
  *     rc = clock_rows_write(db, align, line, sizeof line);   // an SQLite result code
- *     rc = clock_rows_take(db, "other.db", align);           // copies the rows of the boots of `align` that another database has
- *     rc = clock_rows_map(db, boot_id, &map);                // a boot's mapping
+ *     rc = clock_rows_take(db, "other.db", align);           // the boots of `align` that another database has, as rows of this one
+ *     rc = clock_rows_map(db, key, &map);                // a boot's mapping
  */
 #ifndef PROBING_CONVERTER_CLOCK_ROWS_H
 #define PROBING_CONVERTER_CLOCK_ROWS_H
@@ -15,10 +15,14 @@
 
 #include "align.h"
 
-/* line: set to a sentence for people when the times of some machines cannot be compared, else "". */
+/* In SQL: what the boot of a row of trace_file is called in clock_boot (struct align_boot: key). */
+#define CLOCK_ROWS_KEY                                                                             \
+    "coalesce(nullif(boot_id, ''), iif(recording LIKE 'part %', substr(recording, 6), recording))"
+
+/* line: a sentence for people where some machines' times cannot be compared, else "". */
 int clock_rows_write(sqlite3 *db, const struct align *align, char *line, size_t size);
 int clock_rows_take(sqlite3 *db, const char *from, const struct align *align);
-/* Returns SQLITE_NOTFOUND, and leaves *map unchanged, when the database does not have the boot; otherwise replaces the contents of *map. */
-int clock_rows_map(sqlite3 *db, const char *boot_id, struct clock_map *map);
+/* SQLITE_NOTFOUND: the database does not have it, and *map is as it was; else what the map held is replaced. */
+int clock_rows_map(sqlite3 *db, const char *key, struct clock_map *map);
 
 #endif

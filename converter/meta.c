@@ -185,13 +185,27 @@ int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
     reader_data_free(&data);
     clock_ready(&m->clock);
     m->clock_anchors = m->clock.n;
+    m->mark = m->process_ts ? 0 : reader_mark(r);
     return err;
 }
 
-void meta_recording(const struct meta *m, char buf[160]) {
-    snprintf(buf, 160, "%.64s %llu %llu %llu", m->boot_id ? m->boot_id : "",
-             (unsigned long long)m->pid, (unsigned long long)m->process_start,
-             (unsigned long long)m->process_ts);
+void meta_recording_of(char buf[META_RECORDING], const char *boot_id, uint64_t pid, uint64_t start,
+                       uint64_t process_ts, uint64_t mark) {
+    int n = snprintf(buf, META_RECORDING, "%.64s %llu %llu %llu", boot_id, (unsigned long long)pid,
+                     (unsigned long long)start, (unsigned long long)process_ts);
+
+    if (!process_ts)
+        snprintf(buf + n, META_RECORDING - (size_t)n, " %016llx", (unsigned long long)mark);
+}
+
+void meta_recording(const struct meta *m, char buf[META_RECORDING]) {
+    meta_recording_of(buf, m->boot_id ? m->boot_id : "", m->pid, m->process_start, m->process_ts,
+                      m->mark);
+}
+
+const char *meta_boot(const struct meta *m, char buf[META_RECORDING]) {
+    meta_recording(m, buf);
+    return m->boot_id && *m->boot_id ? m->boot_id : buf;
 }
 
 uint64_t meta_period_at(const struct meta *m, uint64_t ts) {

@@ -16,7 +16,9 @@
 #include "dict.h"
 #include "threads.h"
 
-/* From `since` (monotonic ns) on, a tick of the sampler stands for `ns`; 0: the sampler was off. */
+/* From `since` on (monotonic ns) a tick of the sampler stands for `ns`; 0: sampler off. */
+#define META_RECORDING 160
+
 struct meta_period {
     uint64_t since, ns;
 };
@@ -24,7 +26,8 @@ struct meta_period {
 struct meta {
     /* From the last process record. Texts are UTF-8, "" when there is none. */
     int has_process;
-    uint64_t process_ts; /* when the first process record was written */
+    uint64_t process_ts; /* when the first of them was written */
+    uint64_t mark;       /* reader_mark() where there is none */
     uint64_t process_start, pid, ppid, uid, eval_start, eval_end, cold_start, cold_end, python;
     int64_t rank, local_rank, world_size;
     char *host, *boot_id, *exe, *command, *cwd, *agent, *how, *role, *master, *run, *job;
@@ -41,9 +44,14 @@ struct meta {
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es);
 void meta_free(struct meta *m);
-/* Writes to buf what identifies the recording, whatever its file is called, as align_recording() does. */
-void meta_recording(const struct meta *m, char buf[160]);
-/* Returns the sampling period in ns at a time (ns of CLOCK_MONOTONIC); 0: not known. */
+/* Which recording it is, whatever its file is called. */
+void meta_recording(const struct meta *m, char buf[META_RECORDING]);
+/* The same of what its first process record says: when it was written (0: there is none, and mark, reader_mark(), tells it from others). */
+void meta_recording_of(char buf[META_RECORDING], const char *boot_id, uint64_t pid, uint64_t start,
+                       uint64_t process_ts, uint64_t mark);
+/* What its machine's boot is known by: the boot id; of a trace that has none its recording, which begins with a blank then. */
+const char *meta_boot(const struct meta *m, char buf[META_RECORDING]);
+/* The sampling period at a time, both in ns (ts of CLOCK_MONOTONIC), 0 if not known. */
 uint64_t meta_period_at(const struct meta *m, uint64_t ts);
 
 #endif

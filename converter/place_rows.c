@@ -17,7 +17,7 @@ static int take_all(sqlite3_stmt *from, sqlite3_stmt *to, const struct align *a,
     int rc = SQLITE_DONE;
 
     for (size_t i = 0; rc == SQLITE_DONE && i < ntraces; i++) {
-        char recording[160];
+        char recording[META_RECORDING];
         align_recording(a, i, recording);
         sqlite3_bind_text(from, 1, recording, -1, SQLITE_TRANSIENT);
         if ((rc = sqlite3_step(from)) == SQLITE_ROW) {
@@ -56,7 +56,7 @@ int place_rows_take(sqlite3 *db, const char *from, const struct align *a, size_t
 
 int place_rows_find(sqlite3 *db, const struct meta *m, char **run, int64_t *attempt) {
     sqlite3_stmt *st = ask(db);
-    char recording[160];
+    char recording[META_RECORDING];
     int rc = SQLITE_NOTFOUND;
 
     if (!st)

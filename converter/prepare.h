@@ -43,12 +43,10 @@ struct prepared {
     const struct input *in;
     unsigned part; /* number of the trace in its file, from 1 */
     const struct align_boot
-        *boot;           /* NULL: the file has got this trace since the clocks were aligned */
-    char recording[160]; /* the recording that it is, when boot is known */
-    /* APPEND_SAME: the database has it, and the other fields are not set */
-    enum append_state state;
-    /* from align_copy_of(): the inputs contain the recording a second time */
-    size_t copy;
+        *boot; /* NULL: the file has grown this trace since the clocks were aligned */
+    char recording[META_RECORDING]; /* of which recording it is, where boot is known */
+    enum append_state state; /* APPEND_SAME: it is there, and nothing else of this is filled in */
+    size_t copy;             /* ... in the same inputs: align_copy_of() */
     const struct append_trace *was; /* what the database has of it, unless it is new */
     int resumed; /* set by prepare_begin(): its rows stay, and load.shared.first is the first new block */
 };

@@ -34,6 +34,19 @@ uint64_t reader_digest(const struct reader *r, size_t n) {
     return h;
 }
 
+uint64_t reader_mark(struct reader *r) {
+    uint64_t h = HASH_START;
+    size_t n;
+
+    for (uint32_t at = 0; at < r->first.compressed; at += (uint32_t)n) {
+        const uint8_t *p = source_view(&r->src, r->first.off + at, r->first.compressed - at, &n);
+        if (!p)
+            break;
+        h = hash_bytes(h, p, n);
+    }
+    return hash_spread(h);
+}
+
 int reader_error(const struct reader *r) {
     return r->src.error;
 }
@@ -225,7 +238,7 @@ int reader_next(struct reader *r) {
         return 0;
     *r = next;
     int err = reader_index(r);
-    return err ? err : 1;
+    return err == -EINTR ? 0 : err ? err : 1; /* whoever stopped it knows */
 }
 
 const char *reader_strerror(int err) {
@@ -240,6 +253,12 @@ const char *reader_strerror(int err) {
         return "not a trace (not a zstd file)";
     case -EBADMSG:
         return "not a trace (a zstd file, but no block in it can be read)";
+    case -ENOTBLK:
+        return "a device, not a file or a pipe: no trace";
+    case -ENXIO:
+        return "a socket, not a file or a pipe: no trace";
+    case -EINTR:
+        return "stopped while it was read";
     case -EPROTONOSUPPORT:
         return "the trace was written by a newer version of probing: update this one";
     default:

@@ -26,9 +26,9 @@ struct reader {
     uint64_t wrong_hints;
     uint64_t items; /* number used up, see reader_allow() */
     int newer;
-    uint64_t left_out, left_bytes; /* blocks left out by reader_range(), and their bytes */
-    /* with reader_range(): sequence number of the last block before any was left out */
-    uint32_t last_seq;
+    struct reader_block first;     /* as it was found */
+    uint64_t left_out, left_bytes; /* blocks, their bytes: reader_range() */
+    uint32_t last_seq;             /* then: of the last block before */
     int seek_table;
 };
 

@@ -46,8 +46,10 @@ CREATE TABLE trace_file(
 -- 'collectives' and 'messages': mapped onto the clock of the reference by what they had in common; 'anchors': by the machine's own time of day only; 'none':
 -- CLOCK_MONOTONIC, unchanged.
 CREATE TABLE clock_boot(
-  id INTEGER PRIMARY KEY, boot_id TEXT, host TEXT, method TEXT NOT NULL,
-  "group" INTEGER NOT NULL,     -- number of the group of boots that were mapped onto one reference
+  id INTEGER PRIMARY KEY,
+  boot_id TEXT,                 -- of a trace that has none its recording, which begins with a blank then
+  host TEXT, method TEXT NOT NULL,
+  "group" INTEGER NOT NULL,     -- of boots that were laid on one reference
   reference INTEGER NOT NULL,
   matches INTEGER NOT NULL,     -- number of collectives or messages in common with others of its group
   offset_ns INTEGER,            -- by how much its time of day is ahead of the aligned time

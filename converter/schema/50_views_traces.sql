@@ -34,10 +34,10 @@ FROM trace_file;
 -- seconds; those of different groups are only as good as their own clocks. offset: how far its own time of day was ahead, in seconds; drift: of its clock, in
 -- parts per million; residual: median distance of a match from the line.
 CREATE VIEW clock_alignment AS
-SELECT b.boot_id AS boot, b.host, b.method, b.matches, b.offset_ns / 1e9 AS "offset", b.drift * 1e6 AS drift_ppm,
+SELECT iif(b.boot_id LIKE ' %', NULL, b.boot_id) AS boot, b.host, b.method, b.matches, b.offset_ns / 1e9 AS "offset", b.drift * 1e6 AS drift_ppm,
   b.residual_ns / 1e9 AS residual, b.uncertainty_ns / 1e9 AS uncertainty, b.from_ts / 1e9 AS "from", b.to_ts / 1e9 AS "to",
   b."group", b.reference,
-  (SELECT count(*) FROM trace_file t WHERE t.boot_id IS b.boot_id) AS traces
+  (SELECT count(*) FROM trace_file t WHERE t.boot_id = b.boot_id OR b.boot_id LIKE ' %' AND t.recording IN (b.boot_id, 'part ' || b.boot_id)) AS traces
 FROM clock_boot b;
 
 -- The runs. A run is a program with everything that it started (traces/run.h has the rule). Sums in other views are over all runs: when there are several, join

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from grown import states
+from grown import cuts, states
 from test_fleet import clock_errors, fleet  # noqa: F401
 from test_torch import find_torch, run_scenes
 
@@ -498,3 +498,58 @@ def test_names_that_come_after_a_stack_leave_no_second_one(build, run, sql, tmp_
     run([convert, "-qf", golden, golden.with_name("basic.zst"), whole])
     frames = "SELECT trace_id, func, lineno, sum(count) FROM backtrace GROUP BY 1, 2, 3"
     assert sql(db, frames) == sql(whole, frames)
+
+
+def without_process(trace):
+    """The trace with its first block damaged: what says whose it is."""
+    data, at = cuts(trace)
+    end = at[1] if len(at) > 1 else len(data)
+    with open(str(trace), "r+b") as f:
+        f.seek(at[0] + 68 + 20)
+        f.write(bytes(min(64, end - at[0] - 68 - 20)))
+
+
+def test_traces_that_do_not_say_whose_they_are(job, sql, tmp_path):
+    """Their beginning is lost: each is a recording of its own, which is known again, alone and beside others. They were all taken for one, and
+    the second to be added was left out."""
+    whole, db = tmp_path / "whole.db", tmp_path / "out.db"
+    traces = sorted(os.path.join(n, t) for n in job.nodes[:2] for t in os.listdir(n))
+    for trace in traces[:3]:
+        without_process(trace)
+    job("-q", *traces, whole, code=1)
+    assert sql(whole, "SELECT count(*) FROM trace_file WHERE pid IS NULL") == [(3,)]
+    job("-q", traces[0], db, code=1)
+    for i in range(1, 4):
+        assert ": 1 trace," in job("--append", traces[i], db, code=1 if i < 3 else 0)
+        assert ": 0 traces (and 1 that were there already)" in job("--append", traces[i], db)
+    same(sql, whole, db)
+    assert sql(db, "SELECT count(*), count(boot), sum(traces), max(traces) FROM clock_alignment") == sql(
+        whole, "SELECT count(*), count(boot), sum(traces), max(traces) FROM clock_alignment")
+    # In two files it is the same one still.
+    copy = tmp_path / "copy.zst"
+    shutil.copy(traces[0], str(copy))
+    assert "the same recording as" in job(traces[0], copy, tmp_path / "twice.db", code=1)
+    assert sql(tmp_path / "twice.db", "SELECT count(*) FROM trace") == [(1,)]
+
+
+def test_machines_without_a_boot_id(fleet, build, run, sql, tmp_path):  # noqa: F811
+    """/proc/sys/kernel/random/boot_id cannot be read everywhere. Each trace is one boot then, with one row, however often it is named again and
+    grows; and what aligned it is what is said of it, not of all such traces."""
+    out, _ = fleet("job", "--ranks", 4, "--nodes", 4, "--minutes", 0.5, "--offset", 1, "--no-boot-ids")
+    traces = sorted((out / n / t) for n in os.listdir(str(out)) if n.startswith("node") for t in os.listdir(str(out / n)))
+    whole, db, tool = tmp_path / "whole.db", tmp_path / "out.db", build.tool("probing-convert")
+    rows = 'SELECT host, boot, method, "group", matches, traces FROM clock_alignment ORDER BY host'
+    run([tool, "-q"] + traces + [whole])
+    assert [r[:4] + r[5:] for r in sql(whole, rows)] == [("node%03d" % i, None, "collectives", 1, 1) for i in range(4)]
+    grown = tmp_path / "t.zst"
+    for state in states(traces[0], 4):
+        grown.write_bytes(state)
+        run([tool, "-q", "--append", grown, db], check=None)
+        assert sql(db, "SELECT host, traces FROM clock_alignment") == [("node000", 1)]
+    for n in range(1, 5):
+        for _ in range(2):
+            run([tool, "-q", "--append"] + traces[:n] + [db])
+            assert sql(db, "SELECT host, traces, method FROM clock_alignment ORDER BY host") == [
+                ("node%03d" % i, 1, "collectives" if n > 1 else "anchors") for i in range(n)]
+    assert sql(db, rows) == sql(whole, rows)
+    assert sql(db, "SELECT clock, clock_group, count(*) FROM trace_file GROUP BY 1, 2") == [("collectives", 1, 4)]

@@ -29,7 +29,8 @@ struct options {
     double offset, drift, wander; /* seconds, ppm: the most, either way */
     double jitter_us, sigma, outliers;
     const char *out, *like;
-    int truth, quiet, restarts, world; /* world 0: no collective of all ranks */
+    int truth, quiet, restarts, world,
+        boots;  /* world 0: no collective of all ranks; boots 0: no boot ids */
     int raises; /* who is killed raises an exception instead, and ends a second later */
     /* What goes wrong; rank or node -1: nothing. Times in seconds of true time. */
     int straggler, hang, kill, late, duplicate, lose, tear, step_node, suspend_node, broken_node;

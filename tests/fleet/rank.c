@@ -67,7 +67,7 @@ static void process(struct trace *t, int64_t start) {
     v[TRACE_process_ts] = u(at);
     v[TRACE_process_start_ts] = u(at > SECOND ? at - SECOND : 1);
     v[TRACE_process_host] = str(nodes[t->node].name);
-    v[TRACE_process_boot_id] = str(nodes[t->node].boot_id);
+    v[TRACE_process_boot_id] = str(opt.boots ? nodes[t->node].boot_id : "");
     v[TRACE_process_pid] = u(t->pid);
     v[TRACE_process_ppid] = u(999);
     v[TRACE_process_uid] = u(1000);
