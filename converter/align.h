@@ -55,6 +55,10 @@ struct align_boot {
         to; /* first and last match (without matches: anchor), aligned ns UTC; 0, 0: none */
 };
 
+/* In SQL: the key of a row of table trace_file, as table clock_boot has it. */
+#define ALIGN_KEY                                                                                  \
+    "coalesce(nullif(boot_id, ''), iif(recording LIKE 'part %', substr(recording, 6), recording))"
+
 struct align;
 
 /*

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "bind.h"
-#include "clock_rows.h"
 
 static sqlite3_int64 more_row(uint32_t trace, enum append_more what) {
     return APPEND_MORE_BELOW - 2 * (sqlite3_int64)trace - what;
@@ -254,7 +253,7 @@ int append_clocks(sqlite3 *db, struct align *al) {
     if (rc == SQLITE_DONE)
         rc = sqlite3_prepare_v2(
             db,
-            "SELECT " CLOCK_ROWS_KEY
+            "SELECT " ALIGN_KEY
             " AS key, max(max(coalesce(end_ts, 0), coalesce(finish_ts, 0))) FROM trace_file WHERE key IS NOT NULL GROUP BY 1",
             -1, &st, NULL);
     else

@@ -33,7 +33,7 @@ static int go_on(sqlite3 *db, const struct align_boot *b, sqlite3_stmt *knot) {
         "UPDATE clock_boot SET method = ?2, from_ts = nullif(?3, ?4), to_ts = nullif(?4, ?3) WHERE id = ?1";
     static const char traces[] =
         "UPDATE trace_file SET clock = ?2, clock_uncertainty_ns = ?6 WHERE clock <> ?2"
-        " AND " CLOCK_ROWS_KEY " = (SELECT boot_id FROM clock_boot WHERE id = ?1)";
+        " AND " ALIGN_KEY " = (SELECT boot_id FROM clock_boot WHERE id = ?1)";
     const char *const sql[] = {b->shared ? shared : anchors, b->shared ? traces : NULL};
     int rc = SQLITE_OK;
 

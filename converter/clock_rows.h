@@ -15,10 +15,6 @@
 
 #include "align.h"
 
-/* In SQL: what the boot of a row of trace_file is called in clock_boot (struct align_boot: key). */
-#define CLOCK_ROWS_KEY                                                                             \
-    "coalesce(nullif(boot_id, ''), iif(recording LIKE 'part %', substr(recording, 6), recording))"
-
 /* line: a sentence for people where some machines' times cannot be compared, else "". */
 int clock_rows_write(sqlite3 *db, const struct align *align, char *line, size_t size);
 int clock_rows_take(sqlite3 *db, const char *from, const struct align *align);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "bind.h"
-#include "clock_rows.h"
 
 /* SQL function probing_retime(ns UTC). NULL, and the value that stands for "always", stay as they are. */
 static void new_time(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
@@ -130,7 +129,7 @@ static int change_teller(sqlite3 *db, const struct align_boot *b) {
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(
             db,
-            "UPDATE trace_file SET clock = ?2, clock_uncertainty_ns = ?3 WHERE " CLOCK_ROWS_KEY
+            "UPDATE trace_file SET clock = ?2, clock_uncertainty_ns = ?3 WHERE " ALIGN_KEY
             " = (SELECT boot_id FROM clock_boot WHERE id = ?1)",
             -1, &st, NULL);
     if (rc != SQLITE_OK)
