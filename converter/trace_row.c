@@ -25,7 +25,7 @@ int trace_row_loss(struct trace_row *t) {
         {"excess_blocks", loss->excess_blocks},
         {"wrong_hints", loss->wrong_hints},
         {"unknown_blocks", loss->unknown_blocks},
-        {"cut_off_bytes", loss->tail_bytes},
+        {"cut_off_bytes", t->in->recording ? 0 : loss->tail_bytes},
     };
     sqlite3_stmt *st;
     int rc = sqlite3_prepare_v2(t->db, "INSERT INTO lost VALUES(?,?,?)", -1, &st, NULL);

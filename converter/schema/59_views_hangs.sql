@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings, or until their call raised. The first cause comes first.
 --   since, waited     when the first of them began to wait; how long that was until its recording ended
---   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before, or in it; at its program's end), 'not recorded' (there is no trace of it);
---                     'silent' (its recording stops before, without an end: it is stopped, by SIGSTOP or a debugger, or it died and nobody has recorded that);
+--   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before, or in it; at its program's end), 'not recorded' (there is no trace of it), 'cut off' (its
+--                     trace is damaged, and without its end: whether it came is not known);
 --                     'other call', 'other size' (it came to this call of the group with another operation, or another number of
 --                     bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (for others; `does` says in what); 'all came' (rank NULL: nobody is missing, and
 --                     yet it is not complete), 'from anybody' (rank NULL: any rank could send)
@@ -84,17 +84,26 @@ WITH latest AS MATERIALIZED (
   WHERE k.seq > coalesce(w.seq, -1) GROUP BY 1, 2, 3
 ), failed AS MATERIALIZED ( -- the first of a group's last calls that raised in all that came to them, if anybody did not come
   SELECT * FROM (
-    SELECT f.*, row_number() OVER (PARTITION BY f.run, f."group" ORDER BY f.arrived >= (SELECT count(*) FROM group_rank o WHERE o.list = f.list), f.seq) AS nth FROM (
-      SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
-        max(r.until - r.ts) AS longest FROM raised r GROUP BY r.run, r.attempt, r."group", r.seq) f
-    WHERE NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
-      WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)) f
-  WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM lost o WHERE o.run IS f.run AND o.attempt = f.attempt AND o."group" = f."group")
-), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to, or the first that failed for it
+    SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
+      max(r.until - r.ts) AS longest, row_number() OVER (PARTITION BY r.run, r."group" ORDER BY r.seq DESC) AS nth
+    FROM raised r GROUP BY r.run, r.attempt, r."group", r.seq) f
+  WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
+    WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)
+), cut AS MATERIALIZED ( -- traces that do not say what their process waited in at the end
+  SELECT DISTINCT l.trace FROM lost l JOIN trace_file f ON f.id = l.trace
+  WHERE l.count > 0 AND l.reason IN ('cut_off_bytes', 'damaged_bytes', 'damaged_blocks', 'missing_blocks') AND f.end_reason IS NULL
+), told_of AS MATERIALIZED ( -- how many of a group's ranks have a trace that does
+  SELECT n.run, n.name, count(DISTINCT f.rank) AS ranks FROM (
+    SELECT f.run, g.name, max(g.list) AS list FROM process_group g JOIN trace_file f ON f.id = g.trace GROUP BY 1, 2) n
+  JOIN group_rank r ON r.list = n.list JOIN (SELECT run, CAST(rank AS INTEGER) AS rank FROM trace_file WHERE rank IS NOT NULL AND id NOT IN (SELECT trace FROM cut) GROUP BY 1, 2) f
+    ON f.run IS n.run AND f.rank = r.rank
+  WHERE EXISTS (SELECT 1 FROM cut) OR EXISTS (SELECT 1 FROM trace_file t GROUP BY t.run HAVING count(DISTINCT t.rank) < max(t.world_size)) -- else all have
+  GROUP BY 1, 2
+), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to
   SELECT DISTINCT run, attempt, "group", seq FROM waits WHERE NOT message
-  UNION SELECT c.run, c.attempt, c."group", coalesce(o.seq, c.seq) FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
-    FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) c LEFT JOIN lost o ON o.run IS c.run AND o.attempt = c.attempt AND o."group" = c."group"
-    WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
+  UNION SELECT run, attempt, "group", seq FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
+    FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) k WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
+    AND coalesce(arrived < (SELECT t.ranks FROM told_of t WHERE t.run IS k.run AND t.name = k."group"), 1)
   UNION SELECT run, attempt, "group", seq FROM failed
 ), came AS MATERIALIZED ( -- who made such a call of the group, whatever the operation; until: when it ended or failed, NULL: it waits;
   -- threw: this, or what followed from it (torch raises in wait(), and the call is seen to end), has ended the program. (Durations are not
@@ -154,11 +163,11 @@ WITH latest AS MATERIALIZED (
 ), absent AS MATERIALIZED (
   SELECT p.id, p.run, r.rank, m.trace, m.end_ts, c.until, CASE
       WHEN c.rank IS NOT NULL AND c.op <> p.op THEN 'other call' WHEN c.raised THEN 'raised' WHEN c.rank IS NOT NULL THEN 'other size'
-      WHEN m.trace IS NULL THEN 'not recorded' WHEN m.end_ts < p.dead_before AND NOT (p.failed AND m.termed) OR (m.end_ts < p.term_ts OR m.threw AND m.end_ts < p.last_end) AND NOT m.termed THEN iif(m.end_reason = 'exit', 'ended', 'dead')
+      WHEN m.trace IS NULL THEN 'not recorded' WHEN x.trace IS NOT NULL THEN 'cut off' WHEN m.end_ts < p.dead_before AND NOT (p.failed AND m.termed) OR (m.end_ts < p.term_ts OR m.threw AND m.end_ts < p.last_end) AND NOT m.termed THEN iif(m.end_reason = 'exit', 'ended', 'dead')
       ELSE 'never came' END AS state, c.op AS did, c.bytes AS brought, e.rank IS NOT NULL AS follows
   FROM place p JOIN group_rank r ON r.list = p.list
   LEFT JOIN came c ON NOT p.message AND c.run IS p.run AND c."group" = p."group" AND c.seq = p.seq AND c.rank = r.rank
-  LEFT JOIN member m ON m.run IS p.run AND m.rank = r.rank
+  LEFT JOIN member m ON m.run IS p.run AND m.rank = r.rank LEFT JOIN cut x ON x.trace = m.trace
   LEFT JOIN (SELECT DISTINCT run, rank FROM came WHERE threw) e ON e.run IS p.run AND e.rank = r.rank
   -- Where the call failed in all that came: because of ranks that had ended by then, or that had not come within a second (a timeout), and did not fail elsewhere themselves.
   WHERE (p.id > 0 OR CASE WHEN p.failed THEN e.rank IS NULL AND ((m.end_ts < p.dead_before OR m.end_ts < p.term_ts) AND NOT m.termed OR p.longest > 1000000000)
@@ -169,7 +178,7 @@ WITH latest AS MATERIALIZED (
   SELECT p.id, p.run, w.rank, w.trace, w.end_ts FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq JOIN member m ON m.trace = w.trace
   LEFT JOIN broken b ON b.run IS p.run AND b."group" = p."group" AND b.seq = p.seq
   LEFT JOIN (SELECT id, max(state <> 'raised') AS missed FROM absent GROUP BY id) a ON a.id = p.id
-  WHERE p.id > 0 AND NOT p.message AND NOT w.message AND a.missed IS NOT 1 AND m.end_reason IS NOT 'exit'
+  WHERE p.id > 0 AND NOT p.message AND NOT w.message AND a.missed IS NOT 1 AND m.end_reason IS NOT 'exit' AND m.trace NOT IN (SELECT trace FROM cut)
     AND (w.end_ts < p.last_came + 5000000000 OR a.id IS NOT NULL) AND (w.end_ts < p.last_end - 5000000000 OR w.end_ts < b.failed OR w.end_ts < p.term_ts AND NOT m.termed)
 ), blamed AS MATERIALIZED ( -- both of these; died: when the first of them died
   SELECT *, min(CASE WHEN state = 'dead' THEN end_ts END) OVER (PARTITION BY id) AS died FROM (
@@ -200,7 +209,7 @@ SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waitin
   l.level, CASE WHEN f.died_in_it THEN (SELECT group_concat(w.rank) FROM waits w WHERE w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq
     AND NOT w.message AND w.rank NOT IN (SELECT value FROM json_each('[' || f.who_died || ']'))) ELSE p.waiters END AS waiters, (SELECT count(*) FROM group_rank r WHERE r.list = p.list) AS size, f.trace AS trace_id
 FROM found f JOIN place p ON p.id = f.id LEFT JOIN level l ON l.id = f.id
-ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state NOT IN ('other call', 'other size'), f.state <> 'dead', p.since, f.state = 'raised', CASE WHEN f.state IN ('dead', 'ended') THEN f.end_ts END, f.rank;
+ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state IN ('cut off', 'not recorded'), f.state NOT IN ('other call', 'other size'), f.state <> 'dead', p.since, f.state = 'raised', CASE WHEN f.state IN ('dead', 'ended') THEN f.end_ts END, f.rank;
 
 -- Where each process was at last: the last sample of its main thread. inner: the innermost Python function (for an interpreter that is ending, a sentence that
 -- says so); user: the innermost function that belongs neither to the standard library nor to an installed package (else inner), each with the name of its file

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing ask hang|died|last`: how a job ended, on simulated jobs whose truth is known and on real recordings."""
-import pathlib
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -23,6 +24,33 @@ def test_hang(build, run, simulated_job):
     assert {r["rank"] for r in tables[2]} == {3} and "main" in [r["func"] for r in tables[2]]
     answer, _ = ask(build, run, "hang", simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db", code=1)
     assert "nothing hangs" in answer
+
+
+@pytest.mark.parametrize("options, said", [(["--hang", "3:6"], "rank 3 never came"), (["--kill", "3:6"], "rank 3 died"), (["--kill", "3:6", "--raise"], "rank 3 had ended")])
+@pytest.mark.parametrize("other, part", [(1, 0.6), (1, 0.97), (7, 0.6), (0, None)])
+def test_hang_beside_a_torn_trace(build, run, simulated_job, tmp_path, options, said, other, part):
+    """A trace that is cut off, or not there, does not say what its rank waited in: it was named first, as one that never came, or had died."""
+    job = tmp_path / "job"
+    shutil.copytree(str(simulated_job(*options)), str(job), ignore=shutil.ignore_patterns("*.db"))
+    trace = next(job.glob("*/*-r%d-*.zst" % other))
+    if part is None:
+        trace.unlink()
+    else:
+        os.truncate(str(trace), int(trace.stat().st_size * part))
+    run([build.tool("probing-convert"), "-q", job, tmp_path / "out.db"], check=0 if part is None else 1)
+    answer, tables = ask(build, run, "hang", tmp_path / "out.db")
+    assert re.match(r"all_reduce number \d+ of group default_pg: %s" % said, answer), answer
+    assert tables[0][0]["waits_for"] == "3" and {r["state"] for r in tables[0][1:]} <= {"cut off", "not recorded"}
+    if options[0] == "--hang":  # and it is said
+        assert answer.endswith("; what rank %d did is not known (%s)" % (other, "no trace here" if part is None else "trace cut off"))
+        assert [(r["rank"], r["state"]) for r in tables[1]] == [(3, "never came"), (other, "not recorded" if part is None else "cut off")]
+    # Where it is the only one that may not have come, that is all that can be said.
+    if part == 0.97 and options[0] == "--hang":
+        trace = next(job.glob("*/*-r3-*.zst"))
+        os.truncate(str(trace), int(trace.stat().st_size * part))
+        run([build.tool("probing-convert"), "-qf", job, tmp_path / "out.db"], check=1)
+        answer, _ = ask(build, run, "hang", tmp_path / "out.db")
+        assert "ranks 1,3 may have come or not (their traces are damaged, and without an end)" in answer
 
 
 # Of a job whose rank 3 never came to a call that 0 to 2 and 4 to 7 came to, all within 3 ms: MOMENT is when, all ranks are killed four seconds later.

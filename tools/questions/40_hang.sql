@@ -7,10 +7,13 @@ SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.
 FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id;
 CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
-  ranges(rank) AS who, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
-FROM (SELECT *, row_number() OVER (PARTITION BY run, "group", seq, op, waiters, state ORDER BY iif(state IN ('dead', 'ended'), end_ts, NULL), rank) AS nth FROM hung)
+  ranges(rank) AS who, json_group_array(rank) AS ids, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
+FROM (SELECT h.*, row_number() OVER (PARTITION BY h.run, "group", seq, op, waiters, h.state ORDER BY iif(h.state IN ('dead', 'ended'), end_ts, NULL), h.rank) AS nth
+  FROM (SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
+    CASE iif(h.state IN ('dead', 'never came') AND t.end_reason IS NULL, is_running(t.boot_id, t.pid), 0) WHEN 2 THEN 'is stopped' WHEN 1 THEN 'never came' ELSE h.state END AS state
+    FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id) h)
 GROUP BY run, "group", seq, op, waiters, state
-ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
+ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state IN ('cut off', 'not recorded'), state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
 CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then
 SELECT coalesce(t.rank, o.rank) AS rank, t.id AS trace, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT * FROM waits LIMIT 1) w
 CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
@@ -50,6 +53,7 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
       WHEN 'ended' THEN 'had ended' || coalesce((SELECT printf(' at %s (%s%s)', at, iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
       WHEN 'dead' THEN 'died' || coalesce((SELECT printf(' at %s (%s%s)', at, iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
       WHEN 'not recorded' THEN CASE n WHEN 1 THEN 'has' ELSE 'have' END || ' no trace here'
+      WHEN 'cut off' THEN printf('may have come or not (%s damaged, and without an end)', iif(n > 1, 'their traces are', 'its trace is'))
       WHEN 'is stopped' THEN iif(n > 1, 'are', 'is') || ' stopped, by SIGSTOP or a debugger (process ' || (SELECT pid FROM trace_file WHERE id = one_trace) || ')'
       WHEN 'raised' THEN 'raised an exception' || coalesce((SELECT ' (' || said || ')' FROM raised), '')
       WHEN 'waits itself' THEN 'waits in another'
@@ -58,10 +62,12 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
     WHEN is_over THEN (SELECT printf(', and the call failed in %d of %d at %s%s%s', r.n, size, strftime('%H:%M:%f', r.until / 1e9, 'unixepoch'),
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
     ELSE printf(', %d of %d wait since %.1f s before the end (%s)', waiting, size, waited, strftime('%H:%M:%f', since, 'unixepoch')) END
-  || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped') AND does <> '?' THEN printf(': rank %s %s in %s', one, iif(is_over OR state = 'dead', 'was', 'is'), does) ELSE '' END
+  || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped', 'cut off') AND does <> '?' THEN printf(': rank %s %s in %s', one, iif(is_over OR state IN ('dead', 'cut off'), 'was', 'is'), does) ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
   || CASE (SELECT count(*) FROM waits w WHERE w.level > 0) WHEN 0 THEN '' ELSE printf('; %d more collectives and messages of %d groups wait for that',
-    (SELECT count(*) FROM waits w WHERE w.level > 0), (SELECT count(DISTINCT "group") FROM waits w WHERE w.level > 0)) END AS answer
+    (SELECT count(*) FROM waits w WHERE w.level > 0), (SELECT count(DISTINCT "group") FROM waits w WHERE w.level > 0)) END
+  || coalesce((SELECT printf('; what rank%s %s did is not known (%s)', iif(count(DISTINCT value) > 1, 's', ''), ranges(value), group_concat(DISTINCT iif(w.state = 'cut off', 'trace cut off', 'no trace here')))
+    FROM waits w, json_each(w.ids) WHERE w.state IN ('cut off', 'not recorded') AND waits.state NOT IN ('cut off', 'not recorded') HAVING count(*) > 0), '') AS answer
 FROM (SELECT *, (SELECT n FROM raised) > 0 AND NOT EXISTS (SELECT value FROM json_each('[' || waiters || ']') EXCEPT SELECT rank FROM failed) AS is_over FROM waits) waits -- is_over: nobody waits any more
 LIMIT 1)
 UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s, which is over when all ranks have come, since %.1f s before %s end at least (%s)', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
@@ -75,8 +81,8 @@ SELECT level, "group", seq, op, (SELECT ranges(value) FROM json_each('[' || wait
 --= who is waited for, and what each does instead
 SELECT h.rank, h.state, h.does, (SELECT printf('%s number %d of group %s, done %s', c.op, c.seq, c."group", strftime('%H:%M:%f', c.exit, 'unixepoch'))
   FROM comm_metrics c WHERE c.trace_id = h.trace_id AND c.complete ORDER BY c.timestamp DESC LIMIT 1) AS last_call
-FROM (SELECT *, row_number() OVER (PARTITION BY run, rank ORDER BY cause DESC, level, since) AS nth FROM hung WHERE rank IS NOT NULL) h
-WHERE nth = 1 ORDER BY cause DESC, level IS NULL, level, since LIMIT 20;
+FROM (SELECT *, row_number() OVER (PARTITION BY run, rank ORDER BY cause DESC, level, since) AS nth FROM hangs WHERE rank IS NOT NULL) h
+WHERE nth = 1 ORDER BY cause DESC, level IS NULL, level, state IN ('cut off', 'not recorded'), since, rank LIMIT 20;
 --= where the causes are, and their child processes: main threads' last samples, innermost frame first
 SELECT b.rank, coalesce(t.role, '') AS role, b.depth, b.func, b.file, b.lineno FROM trace t CROSS JOIN backtrace b ON b.trace_id = t.id AND b.sample_id = (
   SELECT max(s.sample_id) FROM samples s WHERE s.trace_id = t.id AND s.tid = s.pid)
