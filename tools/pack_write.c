@@ -1,21 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pack_write.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define TEMPORARY ".probing-pack-"
+
+/* A file that a pack has left that was killed: ours, begun as a trace is, and nobody holds the lock on it. */
+static int is_left(int fd) {
+    uint8_t head[4];
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+           pread(fd, head, sizeof head, 0) == sizeof head &&
+           trace_get32(head) == TRACE_HINT_MAGIC && flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+/* Takes those away, from a directory that was not looked at just before. */
+static void sweep(const char *dir) {
+    static char last[PATH_MAX] = "/";
+    struct dirent *e;
+
+    if (strcmp(dir, last) == 0)
+        return;
+    strcpy(last, dir);
+    DIR *d = opendir(dir);
+    while (d && (e = readdir(d))) {
+        if (strncmp(e->d_name, TEMPORARY, strlen(TEMPORARY)) != 0)
+            continue;
+        int fd = openat(dirfd(d), e->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 && is_left(fd))
+            unlinkat(dirfd(d), e->d_name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
+}
 
 int pack_file_new(const char *path, char temporary[PATH_MAX]) {
     const char *slash = strrchr(path, '/');
+    int n = slash ? (int)(slash + 1 - path) : 0;
+    char dir[PATH_MAX];
 
-    if (snprintf(temporary, PATH_MAX, "%.*s.probing-pack-XXXXXX",
-                 slash ? (int)(slash + 1 - path) : 0, path) >= PATH_MAX)
+    if (snprintf(dir, sizeof dir, "%.*s", n ? n : 1, n ? path : ".") >= PATH_MAX ||
+        snprintf(temporary, PATH_MAX, "%.*s" TEMPORARY "XXXXXX", n, path) >= PATH_MAX)
         return -ENAMETOOLONG;
+    sweep(dir);
     int fd = mkostemp(temporary, O_CLOEXEC); /* 0600 */
-    return fd < 0 ? -errno : fd;
+    if (fd < 0)
+        return -errno;
+    flock(fd, LOCK_EX); /* before there is anything in it */
+    return fd;
 }
 
 /* Waits until the names in the file's directory are on the disk. File systems that cannot do this count as having done it. */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing pack: what was packed gives the same rows, is smaller, and nothing that was there is lost."""
+import fcntl
 import json
 import os
 import pathlib
@@ -333,6 +334,21 @@ def test_module_paths_that_are_no_files(record_calls, pack, tmp_path):
     os.mkfifo(str(library))
     pack(trace, "-q", "-o", tmp_path / "p.zst", timeout=240)
     pack("--in-place", trace, "-q", timeout=240)
+
+
+def test_what_a_killed_pack_has_left(build, run, pack, tmp_path):
+    """Its unfinished file goes with the next pack there; one that another pack writes does not, nor what only has such a name."""
+    golden = pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
+    left, busy, mine = (tmp_path / (".probing-pack-" + name) for name in ("leftxx", "busyxx", "minexx"))
+    left.write_bytes(golden.read_bytes()[:1000])
+    busy.write_bytes(golden.read_bytes()[:1000])
+    mine.write_text("my own\n")
+    with open(str(busy)) as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        pack(golden, "-q", "--no-symbols", "-o", tmp_path / "p.zst")
+        assert sorted(p.name for p in tmp_path.glob(".probing-pack-*")) == [busy.name, mine.name]
+    pack(golden, "-q", "--no-symbols", "-o", tmp_path / "q.zst")
+    assert sorted(p.name for p in tmp_path.glob(".probing-pack-*")) == [mine.name]
 
 
 @pytest.mark.parametrize("how", ["--in-place", "--replace", "-o"])
