@@ -7,14 +7,17 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
 #include "converter/convert.h"
 #include "converter/reader.h"
+#include "converter/source.h"
 #include "synthetic.h"
 #include "traces/plain_file.h"
 #include "traces/varint.h"
@@ -399,11 +402,37 @@ static void plain_files(void **state) {
     close(writer);
 }
 
+static int stopped(void) {
+    return 1;
+}
+
+/* The search for the next good block goes through as much as there is: somebody may not wait for that. */
+static void search_stopped(void **state) {
+    const size_t n = 1u << 20;
+    uint8_t *p = malloc(n + a.n);
+    struct reader *r;
+
+    (void)state;
+    assert_non_null(p);
+    memset(p, 'x', n);
+    memcpy(p + n, a.p, a.n);
+    source_stopped = stopped;
+    assert_int_equal(reader_open_memory(&r, p, n + a.n), -EINTR);
+    assert_null(r);
+    assert_int_equal(reader_open_memory(&r, a.p, a.n), 0);
+    reader_close(r);
+    source_stopped = NULL;
+    assert_int_equal(reader_open_memory(&r, p, n + a.n), 0);
+    reader_close(r);
+    free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joined),      cmocka_unit_test(wrong_hints), cmocka_unit_test(many_rows),
-        cmocka_unit_test(deep_stack),  cmocka_unit_test(many_events), cmocka_unit_test(long_text),
-        cmocka_unit_test(plain_files),
+        cmocka_unit_test(joined),      cmocka_unit_test(wrong_hints),
+        cmocka_unit_test(many_rows),   cmocka_unit_test(deep_stack),
+        cmocka_unit_test(many_events), cmocka_unit_test(long_text),
+        cmocka_unit_test(plain_files), cmocka_unit_test(search_stopped),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -8,7 +8,6 @@
 
 #include "converter/dict.h"
 #include "converter/reader.h"
-#include "converter/source.h"
 #include "synthetic.h"
 #include "trace_reader.h"
 
@@ -477,31 +476,6 @@ static void strings_are_given(void **state) {
     reader_close(r);
 }
 
-static int stopped(void) {
-    return 1;
-}
-
-/* The search for the next good block goes through as much as there is: somebody may not wait for that. */
-static void search_stopped(void **state) {
-    const size_t n = 1u << 20;
-    uint8_t *p = malloc(n + size);
-    struct reader *r;
-
-    (void)state;
-    assert_non_null(p);
-    memset(p, 'x', n);
-    memcpy(p + n, file, size);
-    source_stopped = stopped;
-    assert_int_equal(reader_open_memory(&r, p, n + size), -EINTR);
-    assert_null(r);
-    assert_int_equal(reader_open_memory(&r, file, size), 0);
-    reader_close(r);
-    source_stopped = NULL;
-    assert_int_equal(reader_open_memory(&r, p, n + size), 0);
-    reader_close(r);
-    free(p);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings_are_given),  cmocka_unit_test(clean),
@@ -510,7 +484,6 @@ int main(void) {
         cmocka_unit_test(blocks_moved),       cmocka_unit_test(foreign),
         cmocka_unit_test(newer_version),      cmocka_unit_test(bomb),
         cmocka_unit_test(random_damage),      cmocka_unit_test(opened_again),
-        cmocka_unit_test(search_stopped),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
