@@ -2,7 +2,8 @@
 -- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings, or until their call raised. The first cause comes first.
 --   since, waited     when the first of them began to wait; how long that was until its recording ended
 --   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before, or in it; at its program's end), 'not recorded' (there is no trace of it), 'cut off' (its
---                     trace is damaged, and without its end: whether it came is not known);
+--                     trace is damaged, and without its end: whether it came is not known), 'silent' (its recording stops before, without an end: the process is stopped, by SIGSTOP or
+--                     a debugger, or it died and nobody has recorded that);
 --                     'other call', 'other size' (it came to this call of the group with another operation, or another number of
 --                     bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (for others; `does` says in what); 'all came' (rank NULL: nobody is missing, and
 --                     yet it is not complete), 'from anybody' (rank NULL: any rank could send)
@@ -75,7 +76,7 @@ WITH latest AS MATERIALIZED (
   FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40 JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt
   LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
   WHERE c.flags & 5 = 4 AND c.op NOT IN ('send', 'recv')
-), lost AS MATERIALIZED ( -- the first call of a group that failed after the last one to which all came: what was begun with it, or after it, failed for the same reason
+), lost_call AS MATERIALIZED ( -- the first call of a group that failed after the last one to which all came: calls that were begun with it, or after it, failed for the same reason
   SELECT k.run, k.attempt, k."group", min(k.seq) AS seq FROM (
     SELECT DISTINCT f.run, f.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40
     JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg WHERE c.flags & 9 = 8 AND c.op NOT IN ('send', 'recv')) x
@@ -84,11 +85,12 @@ WITH latest AS MATERIALIZED (
   WHERE k.seq > coalesce(w.seq, -1) GROUP BY 1, 2, 3
 ), failed AS MATERIALIZED ( -- the first of a group's last calls that raised in all that came to them, if anybody did not come
   SELECT * FROM (
-    SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
-      max(r.until - r.ts) AS longest, row_number() OVER (PARTITION BY r.run, r."group" ORDER BY r.seq DESC) AS nth
-    FROM raised r GROUP BY r.run, r.attempt, r."group", r.seq) f
-  WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
-    WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)
+    SELECT f.*, row_number() OVER (PARTITION BY f.run, f."group" ORDER BY f.arrived >= (SELECT count(*) FROM group_rank o WHERE o.list = f.list), f.seq) AS nth FROM (
+      SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
+        max(r.until - r.ts) AS longest FROM raised r GROUP BY r.run, r.attempt, r."group", r.seq) f
+    WHERE NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
+      WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)) f
+  WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM lost_call o WHERE o.run IS f.run AND o.attempt = f.attempt AND o."group" = f."group")
 ), cut AS MATERIALIZED ( -- traces that do not say what their process waited in at the end
   SELECT DISTINCT l.trace FROM lost l JOIN trace_file f ON f.id = l.trace
   WHERE l.count > 0 AND l.reason IN ('cut_off_bytes', 'damaged_bytes', 'damaged_blocks', 'missing_blocks') AND f.end_reason IS NULL
@@ -99,11 +101,11 @@ WITH latest AS MATERIALIZED (
     ON f.run IS n.run AND f.rank = r.rank
   WHERE EXISTS (SELECT 1 FROM cut) OR EXISTS (SELECT 1 FROM trace_file t GROUP BY t.run HAVING count(DISTINCT t.rank) < max(t.world_size)) -- else all have
   GROUP BY 1, 2
-), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to
+), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to, or the first that failed for it
   SELECT DISTINCT run, attempt, "group", seq FROM waits WHERE NOT message
-  UNION SELECT run, attempt, "group", seq FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
-    FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) k WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL
-    AND coalesce(arrived < (SELECT t.ranks FROM told_of t WHERE t.run IS k.run AND t.name = k."group"), 1)
+  UNION SELECT k.run, k.attempt, k."group", coalesce(o.seq, k.seq) FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
+    FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) k LEFT JOIN lost_call o ON o.run IS k.run AND o.attempt = k.attempt AND o."group" = k."group"
+    WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL AND coalesce(arrived < (SELECT t.ranks FROM told_of t WHERE t.run IS k.run AND t.name = k."group"), 1)
   UNION SELECT run, attempt, "group", seq FROM failed
 ), came AS MATERIALIZED ( -- who made such a call of the group, whatever the operation; until: when it ended or failed, NULL: it waits;
   -- threw: this, or what followed from it (torch raises in wait(), and the call is seen to end), has ended the program. (Durations are not

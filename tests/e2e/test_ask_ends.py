@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing ask hang|died|last`: how a job ended, on simulated jobs whose truth is known and on real recordings."""
 import os
+import pathlib
 import re
 import shutil
 import subprocess

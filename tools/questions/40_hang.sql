@@ -8,10 +8,7 @@ FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id;
 CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
   ranges(rank) AS who, json_group_array(rank) AS ids, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
-FROM (SELECT h.*, row_number() OVER (PARTITION BY h.run, "group", seq, op, waiters, h.state ORDER BY iif(h.state IN ('dead', 'ended'), end_ts, NULL), h.rank) AS nth
-  FROM (SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
-    CASE iif(h.state IN ('dead', 'never came') AND t.end_reason IS NULL, is_running(t.boot_id, t.pid), 0) WHEN 2 THEN 'is stopped' WHEN 1 THEN 'never came' ELSE h.state END AS state
-    FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id) h)
+FROM (SELECT *, row_number() OVER (PARTITION BY run, "group", seq, op, waiters, state ORDER BY iif(state IN ('dead', 'ended'), end_ts, NULL), rank) AS nth FROM hung)
 GROUP BY run, "group", seq, op, waiters, state
 ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state IN ('cut off', 'not recorded'), state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
 CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then
@@ -81,7 +78,7 @@ SELECT level, "group", seq, op, (SELECT ranges(value) FROM json_each('[' || wait
 --= who is waited for, and what each does instead
 SELECT h.rank, h.state, h.does, (SELECT printf('%s number %d of group %s, done %s', c.op, c.seq, c."group", strftime('%H:%M:%f', c.exit, 'unixepoch'))
   FROM comm_metrics c WHERE c.trace_id = h.trace_id AND c.complete ORDER BY c.timestamp DESC LIMIT 1) AS last_call
-FROM (SELECT *, row_number() OVER (PARTITION BY run, rank ORDER BY cause DESC, level, since) AS nth FROM hangs WHERE rank IS NOT NULL) h
+FROM (SELECT *, row_number() OVER (PARTITION BY run, rank ORDER BY cause DESC, level, since) AS nth FROM hung WHERE rank IS NOT NULL) h
 WHERE nth = 1 ORDER BY cause DESC, level IS NULL, level, state IN ('cut off', 'not recorded'), since, rank LIMIT 20;
 --= where the causes are, and their child processes: main threads' last samples, innermost frame first
 SELECT b.rank, coalesce(t.role, '') AS role, b.depth, b.func, b.file, b.lineno FROM trace t CROSS JOIN backtrace b ON b.trace_id = t.id AND b.sample_id = (
