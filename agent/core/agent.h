@@ -2,12 +2,12 @@
 /*
  * agent.h - what the stubs (preload, inject) call, and the settings that the agent reads.
  *
- * libprobing-preload.so  (preload.c; LD_PRELOAD; libc only)  In a Python process, and only there, it loads the agent from its own directory
- *                        and calls probing_agent_start(NULL, "preload"). It exports _exit, _Exit, execve, execv and fopen64; preload.c says why.
- * libprobing-inject.so   (inject.c; dlopened by the injector from a staging directory; libc only)  It starts a thread that reads inject.conf
- *                        in the same directory (KEY=VALUE lines: the variables below, and PROBING_AGENT=path of libprobing-agent.so), loads
- *                        the agent and starts it with that text.
- * libprobing-agent.so    The agent. It exports the functions below and PyInit__probing (pymodule.c: `import probing` loads the agent as
+ * libprobing-preload.so  (preload.c; LD_PRELOAD; libc only)  in a Python process, and only there, it loads the agent from its own directory
+ *                        and calls probing_agent_start(NULL, "preload"). It exports some functions of libc: see there.
+ * libprobing-inject.so   (inject.c; dlopened by the injector from a staging directory; libc only)  a thread of its own reads inject.conf
+ *                        beside it (KEY=VALUE lines: the variables below, and PROBING_AGENT=path of libprobing-agent.so), loads the agent
+ *                        and starts it with that text.
+ * libprobing-agent.so    the agent. Exports the functions below, PyInit__probing (pymodule.c: `import probing` has it loaded as
  *                        an extension module), and nothing else.
  *
  * Settings come from the environment, or from the KEY=VALUE text, which takes precedence:

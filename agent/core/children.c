@@ -98,11 +98,9 @@ uint64_t children_birth(void) {
 
 /* Returns the address where the process's stack begins, or 0 if unknown. A forked child has its parent's; after exec it differs. */
 static uint64_t stack_of(pid_t pid) {
-    char path[32], text[1024], *field;
+    char path[32];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    proc_read_file(path, text, sizeof text);
-    field = proc_stat_field(text, 28);
-    return field ? strtoull(field, NULL, 10) : 0;
+    return proc_stat_number(path, 28);
 }
 
 /* Checks a child that has not been seen for a while. */

@@ -10,13 +10,10 @@
 
 /* Field 22 of /proc/self/stat counts ticks of CLOCK_BOOTTIME; the trace counts CLOCK_MONOTONIC. */
 static uint64_t process_start(void) {
-    char buf[1024], *p;
-    proc_read_file("/proc/self/stat", buf, sizeof buf);
-    if (!(p = proc_stat_field(buf, 22)))
-        return 0;
     long hz = sysconf(_SC_CLK_TCK);
-    uint64_t boot = strtoull(p, NULL, 10) * (1000000000u / (uint64_t)(hz > 0 ? hz : 100));
-    uint64_t now = sys_now(); /* before CLOCK_BOOTTIME: the difference is never negative */
+    uint64_t boot =
+        proc_stat_number("/proc/self/stat", 22) * (1000000000u / (uint64_t)(hz > 0 ? hz : 100));
+    uint64_t now = sys_now(); /* before the other: the difference is never negative */
     uint64_t slept = sys_clock(CLOCK_BOOTTIME) - now;
     if (slept < 1000000) /* the host was never suspended; the two calls took that long */
         slept = 0;

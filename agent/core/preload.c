@@ -21,10 +21,8 @@ static void *python_base; /* load address of the object that contains CPython */
 
 static int is_python(void) {
     Dl_info info;
-    void *symbol = dlsym(RTLD_DEFAULT, "Py_BytesMain");
-    if (!symbol)
-        symbol = dlsym(RTLD_DEFAULT, "Py_Main");
-    if (!symbol)
+    void *symbol = dlsym(RTLD_DEFAULT, "Py_Main");
+    if (!symbol) /* linked statically, and it has a main() of its own */
         symbol = dlsym(RTLD_DEFAULT, "_PyRuntime");
     dlerror(); /* clear our error, so that the program does not see it */
     if (symbol && dladdr(symbol, &info))
@@ -35,7 +33,6 @@ static int is_python(void) {
 static void start_agent(void) {
     char path[4096];
     Dl_info own;
-    int (*start)(const char *, const char *);
     if (!dladdr(AGENT, &own) || !own.dli_fname)
         return;
     const char *slash = strrchr(own.dli_fname, '/');
@@ -48,7 +45,7 @@ static void start_agent(void) {
         report(getenv("PROBING_REPORT"), "cannot load the agent", AGENT, dlerror());
         return;
     }
-    start = dlsym(agent, "probing_agent_start");
+    int (*start)(const char *, const char *) = dlsym(agent, "probing_agent_start");
     stop = dlsym(agent, "probing_agent_stop");
     threads = dlsym(agent, "probing_agent_threads");
     leaving = dlsym(agent, "probing_agent_exec");
@@ -66,7 +63,20 @@ __attribute__((constructor)) static void preload(void) {
     errno = saved;
 }
 
-/* AddressSanitizer calls this function if it exists. Without the option it ends every program with a library preloaded before its own, such as this. */
+/* A program that has loaded libpython by itself (uWSGI's plugin, PyInstaller's programs) begins to initialise it: 3.8 and later ask
+ * first of all for a clock to wait by, and hardly anybody else does. */
+PROBING_EXPORT int pthread_condattr_setclock(pthread_condattr_t *attr, clockid_t clock) {
+    int (*next)(pthread_condattr_t *, clockid_t) = dlsym(RTLD_NEXT, "pthread_condattr_setclock");
+    Dl_info info;
+    if (!python_base && dladdr(__builtin_return_address(0), &info) &&
+        strstr(info.dli_fname, "/libpython")) {
+        python_base = info.dli_fbase;
+        start_agent();
+    }
+    return next(attr, clock);
+}
+
+/* The address sanitizer asks whoever has this. It ends programs that have anything preloaded before it, ours included. */
 PROBING_EXPORT const char *__asan_default_options(void) {
     return "verify_asan_link_order=0";
 }
@@ -78,38 +88,29 @@ PROBING_EXPORT const char *__asan_default_options(void) {
  * several. The agent's threads are safe for fork (agent.c), and the program must not print what it would not
  * print without us: so CPython itself, and no other caller, is shown that file without our threads.
  */
-static FILE *open_stat_without_us(const char *mode) {
-    char buf[1024], tail[sizeof buf], *number, *p;
-    FILE *out = NULL;
-    proc_read_file("/proc/self/stat", buf, sizeof buf - 24);
-    if (!(p = number = proc_stat_field(buf, 20)))
-        return NULL;
-    long count = strtol(p, &p, 10);
-    strcpy(tail, p);
-    size_t n = (size_t)(number - buf);
-    n += (size_t)snprintf(number, sizeof buf - n, "%ld%s", count - threads(), tail);
-    int fd = memfd_create("stat", MFD_CLOEXEC);
-    if (fd < 0)
-        return NULL;
-    if (write(fd, buf, n) == (ssize_t)n && lseek(fd, 0, SEEK_SET) == 0)
-        out = fdopen(fd, mode);
-    if (!out)
-        close(fd);
+static FILE *open_stat_without_us(void) {
+    char buf[1024], *number, *tail;
+    proc_read_file("/proc/self/stat", buf, sizeof buf);
+    number = proc_stat_field(buf, 20);
+    FILE *out = number ? fmemopen(NULL, sizeof buf + 16, "w+") : NULL;
+    if (out) {
+        long count = strtol(number, &tail, 10);
+        fprintf(out, "%.*s%ld%s", (int)(number - buf), buf, count - threads(), tail);
+        rewind(out);
+    }
     return out;
 }
 
 PROBING_EXPORT FILE *fopen64(const char *path, const char *mode) {
     static FILE *(*next)(const char *, const char *);
     Dl_info info;
-    FILE *out = NULL;
-    if (threads && threads() && !strcmp(path, "/proc/self/stat") &&
-        dladdr(__builtin_return_address(0), &info) && info.dli_fbase == python_base)
-        out = open_stat_without_us(mode);
-    if (out)
-        return out;
-    if (!next) /* a race is harmless: all threads store the same value */
+    FILE *out = threads && threads() && !strcmp(path, "/proc/self/stat") &&
+                        dladdr(__builtin_return_address(0), &info) && info.dli_fbase == python_base
+                    ? open_stat_without_us()
+                    : NULL;
+    if (!next) /* whoever gets here at the same time finds the same */
         next = dlsym(RTLD_NEXT, "fopen64");
-    return next ? next(path, mode) : NULL;
+    return out || !next ? out : next(path, mode);
 }
 
 /* ---- ends of the process that do not go through exit() -------------------------------------------- */
