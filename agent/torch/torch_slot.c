@@ -55,16 +55,22 @@ static call_fn *original(void *self) {
 
 static void scan(void);
 
-/* Whether operators are being traced (torch.compile, make_fx): then a pass computes nothing and only yields its graph. */
+/* Operators are traced (torch.compile, torch.export, make_fx), or tensors are without values (FAKE, which torch.export traces in, below
+ * a PROXY that is not asked for here): a pass then computes nothing, it only shows its graph. */
 static int traces(void) {
+    int found = 0;
     if (!torch_lib.modes || !torch_lib.modes(0))
         return 0;
     void *c = capi_module("torch._C");
-    CAPI_AUTO void *keys = capi_attr(c, "_TorchDispatchModeKey"), *key = capi_attr(keys, "PROXY");
-    CAPI_AUTO void *get = key ? capi_attr(c, "_get_dispatch_mode") : NULL,
-                   *mode = capi_call(get, key);
+    CAPI_AUTO void *keys = capi_attr(c, "_TorchDispatchModeKey"),
+                   *get = capi_attr(c, "_get_dispatch_mode");
+    for (int i = 0; i < 2 && !found; i++) {
+        CAPI_AUTO void *key = capi_attr(keys, i ? "FAKE" : "PROXY"),
+                       *mode = key ? capi_call(get, key) : NULL;
+        found = mode && mode != py.None;
+    }
     py.PyErr_Clear();
-    return mode && mode != py.None;
+    return found;
 }
 
 /* An outermost call on its thread begins. Returns 0 if it is not to be recorded. */

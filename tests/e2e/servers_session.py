@@ -141,7 +141,7 @@ class Injector:
             frames = [f for t in threads for f in t["frames"]]
             # uWSGI waits for requests, and for the GIL, outside of Python: then no function of the interpreter that runs code stands on a stack either.
             return "--stop" not in args or any(t["finalizing"] for t in threads) or any(f["type"] == "Python" for f in frames) \
-                or bool(frames) and not any(f["func"].startswith(("_PyEval", "PyEval_Eval", "_PyFunction", "PyObject_Call")) for f in frames)
+                or bool(frames) and not any((f["func"] or "").startswith(("_PyEval", "PyEval_Eval", "_PyFunction", "PyObject_Call")) for f in frames)
         return True
 
     def run(self):

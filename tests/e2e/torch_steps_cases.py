@@ -242,6 +242,13 @@ for i in range(N):
     a, p, n = m(x), m(x), m(x)
     opt.zero_grad(); nn.functional.triplet_margin_loss(a, p, n).backward(); opt.step()
 """, [("optimizer", 20, 60, 20, 20)]),
+    "graph_compiled_of_a_function": ("""
+from functorch.compile import aot_function, nop
+f = aot_function(lambda p, x: torch.func.functional_call(m, p, x).sum(), fw_compiler=nop)  # calls the model twice, for what it gives and for its graph
+p = dict(m.named_parameters())
+for i in range(N):
+    opt.zero_grad(); f(p, x).backward(); opt.step()
+""", [("optimizer", 20, 0, 20, 20)]),
     "policy": ("""
 evaluate(5)
 for i in range(N):
