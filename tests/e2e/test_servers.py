@@ -43,7 +43,8 @@ def serve(build, tmp_path, python, name, way):
         uwsgi = os.path.join(os.path.dirname(python), "uwsgi")
         if not os.path.exists(uwsgi):
             pytest.skip("there is no uwsgi beside %s (see tests/README.md)" % python)
-        command = [uwsgi] + command[1:]
+        # Debian's loads its Python as a plugin; without --enable-threads its master holds the GIL for good, and answers no evaluation
+        command = [uwsgi] + (["--plugin", "python3", "--enable-threads"] if uwsgi == "/usr/bin/uwsgi" else []) + command[1:]
     else:
         needs(python, *modules)
         command = [python] + command
