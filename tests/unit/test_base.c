@@ -93,6 +93,8 @@ static void fields_of_stat(void **state) {
     assert_true(proc_read_file("/proc/self/stat", own, sizeof own) > 100);
     assert_int_equal(strtoul(own, NULL, 10), getpid());
     assert_int_equal(strtoul(proc_stat_field(own, 4), NULL, 10), getppid());
+    assert_int_equal(proc_stat_number("/proc/self/stat", 4), getppid());
+    assert_int_equal(proc_stat_number("/proc/self/none", 4), 0);
     assert_int_equal(proc_read_file("/proc/self/stat", small, sizeof small),
                      3); /* cut, and ended */
     assert_int_equal(strlen(small), 3);
