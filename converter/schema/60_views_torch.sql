@@ -2,7 +2,7 @@
 -- Every call of a module, forward and backward. A call between steps has `step` NULL and `phase` 'evaluation', others have 'step'. parent: name of the module whose call encloses it.
 -- allocated, max_allocated, cached: MB of GPU memory in torch's allocator at the end of the call (torch.cuda.memory_allocated, max_memory_allocated, memory_reserved), cuda_duration: seconds
 -- of GPU time in its current stream. Both are measured for the calls that were chosen (for every step: view steps). NULL: not chosen, or no GPU;
--- memory is measured for a backward too. A backward has the `call` of its forward: join by pid, call_tid and call.
+-- memory is NULL for every backward call too. A backward has the `call` of its forward: join by pid, call_tid and call.
 CREATE VIEW torch_trace AS
 SELECT c.ts / 1e9 AS timestamp, c.step, c.seq, m.name AS module,
   CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage,
