@@ -73,7 +73,7 @@ PROBING_EXPORT int pthread_condattr_setclock(pthread_condattr_t *attr, clockid_t
         python_base = info.dli_fbase;
         start_agent();
     }
-    return next(attr, clock);
+    return next ? next(attr, clock) : ENOSYS; /* before glibc 2.34, without libpthread */
 }
 
 /* The address sanitizer asks whoever has this. It ends programs that have anything preloaded before it, ours included. */

@@ -47,7 +47,7 @@ CREATE TABLE trace_file(
 -- CLOCK_MONOTONIC, unchanged.
 CREATE TABLE clock_boot(
   id INTEGER PRIMARY KEY,
-  boot_id TEXT,                 -- of a trace that has none its recording, which begins with a blank then
+  boot_id TEXT,                 -- of a trace without a boot id, a blank and its recording
   host TEXT, method TEXT NOT NULL,
   "group" INTEGER NOT NULL,     -- of boots that were laid on one reference
   reference INTEGER NOT NULL,
