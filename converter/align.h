@@ -36,7 +36,7 @@ enum align_method { ALIGN_NONE, ALIGN_ANCHORS, ALIGN_MESSAGES, ALIGN_COLLECTIVES
 
 struct align_boot {
     char *boot_id, *host; /* UTF-8, "" when not known */
-    char *key;            /* what it is known by: meta_boot() */
+    char *key;            /* identifies it: meta_boot() */
     unsigned traces;
     enum align_method method;
     int reference;  /* 1: the other boots of its group are mapped onto this one */
@@ -48,8 +48,8 @@ struct align_boot {
     double residual;    /* median distance of a match from the line, in ns */
     double uncertainty; /* of the line, in ns; -1: not known */
     uint32_t known;     /* id of its row in the database that is extended; 0: none */
-    int extended; /* it is known, and its anchors, some of which may have come since, are what is said of it */
-    int shared;                  /* it is known, and has matches now: they are */
+    int extended; /* the database has it, mapped by its anchors only; anchors that came since count too */
+    int shared; /* the database has it, and it has matches now, which determine its mapping */
     const struct clock_map *map; /* its mapping to UTC */
     int64_t from,
         to; /* first and last match (without matches: anchor), aligned ns UTC; 0, 0: none */

@@ -6,7 +6,7 @@
  *
  *     rc = clock_rows_write(db, align, line, sizeof line);   // an SQLite result code
  *     rc = clock_rows_take(db, "other.db", align);           // the boots of `align` that another database has, as rows of this one
- *     rc = clock_rows_map(db, key, &map);                // a boot's mapping
+ *     rc = clock_rows_map(db, key, &map);                    // a boot's mapping
  */
 #ifndef PROBING_CONVERTER_CLOCK_ROWS_H
 #define PROBING_CONVERTER_CLOCK_ROWS_H

@@ -16,9 +16,9 @@
 #include "dict.h"
 #include "threads.h"
 
-/* From `since` on (monotonic ns) a tick of the sampler stands for `ns`; 0: sampler off. */
-#define META_RECORDING 160
+#define META_RECORDING 160 /* bytes of the text that identifies a recording */
 
+/* From `since` on (monotonic ns) a tick of the sampler stands for `ns`; 0: sampler off. */
 struct meta_period {
     uint64_t since, ns;
 };
@@ -27,7 +27,7 @@ struct meta {
     /* From the last process record. Texts are UTF-8, "" when there is none. */
     int has_process;
     uint64_t process_ts; /* when the first of them was written */
-    uint64_t mark;       /* reader_mark() where there is none */
+    uint64_t mark;       /* reader_mark(), if there is no process record */
     uint64_t process_start, pid, ppid, uid, eval_start, eval_end, cold_start, cold_end, python;
     int64_t rank, local_rank, world_size;
     char *host, *boot_id, *exe, *command, *cwd, *agent, *how, *role, *master, *run, *job;
@@ -44,12 +44,12 @@ struct meta {
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es);
 void meta_free(struct meta *m);
-/* Which recording it is, whatever its file is called. */
+/* Writes the text that identifies the recording, whatever its file is called. */
 void meta_recording(const struct meta *m, char buf[META_RECORDING]);
-/* The same of what its first process record says: when it was written (0: there is none, and mark, reader_mark(), tells it from others). */
+/* Makes that text from the first process record. process_ts is the time at which that was written; 0: the trace has none, and `mark`, from reader_mark(), identifies it. */
 void meta_recording_of(char buf[META_RECORDING], const char *boot_id, uint64_t pid, uint64_t start,
                        uint64_t process_ts, uint64_t mark);
-/* What its machine's boot is known by: the boot id; of a trace that has none its recording, which begins with a blank then. */
+/* Returns the key of the machine's boot: the boot id, or, for a trace without one, the text that identifies the recording (it begins with a blank then), in buf. */
 const char *meta_boot(const struct meta *m, char buf[META_RECORDING]);
 /* The sampling period at a time, both in ns (ts of CLOCK_MONOTONIC), 0 if not known. */
 uint64_t meta_period_at(const struct meta *m, uint64_t ts);
