@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probing: a black box for AI training. What the program itself can say to its recording.
+"""Probing: a black box for AI training. This package is what a program uses to control its recording and to add to it.
 
     import probing
 
@@ -9,10 +9,10 @@
         with probing.span("augment"):         # also a decorator; nests; each asyncio task has its own
             ...
         probing.event("checkpoint", path=path, size=size)
-        probing.step()                        # only where no torch optimizer tells it
+        probing.step()                        # only without a torch optimizer, whose steps are seen by themselves
 
-All of it does nothing, in well under a microsecond, while nothing is being recorded, and none of it raises because of
-the recording. The trace: probing-convert trace.zst out.db, then SQL (tables spans, events, event_values, variables).
+While nothing is being recorded, span(), event() and step() do nothing, in well under a microsecond; they never raise because of
+the recording. To read the trace: probing-convert trace.zst out.db, then SQL (tables spans, events, event_values, variables).
 """
 import functools as _functools
 import os as _os
@@ -32,20 +32,20 @@ class ProbingError(RuntimeError):
 
 
 class TraceError(ValueError):
-    """A trace or a database cannot be read, or was asked for what it does not have; the text says which and why."""
+    """A trace or a database cannot be read, or does not have what was asked for; the text says which and why."""
 
 
 # ---- while there is no agent in the process: the same functions, doing nothing -----------------------
 # Each looks whether it has come meanwhile: the program may have kept the function itself (from probing import step).
 
 def step(number=None):
-    """A training step has ended; `number`: which one. Needed only where nothing else says so: steps of torch's optimizers are seen without it."""
+    """Records that a training step has ended. number: the step's number. Not needed for steps of torch's optimizers, which are seen without it."""
     if _native is not None:
         _native.step(number)
 
 
 def event(name, **values):
-    """Something worth knowing, with values: event("checkpoint", path=path, size=size)."""
+    """Records that something happened, with values: event("checkpoint", path=path, size=size)."""
     if _native is not None:
         _native.event(name, **values)
 
@@ -54,11 +54,11 @@ _role = None # the last that was told: a recording that begins later is told it,
 
 
 def set_role(role=None, **dimensions):
-    """What this process is, and where it stands in each dimension of parallelism, an index or (index, size):
+    """Records what this process is, and its place in each dimension of parallelism, as an index or (index, size):
 
         probing.set_role("trainer", tp=0, pp=(1, 4), dp=3)
 
-    Told again, it takes the place of what was told before. Into the view roles; torch's DeviceMesh is seen by itself.
+    A later call replaces the earlier one. SQL: the view roles. torch's DeviceMesh is seen without this.
     """
     global _role
     values = {}
@@ -113,12 +113,12 @@ class _Spans(dict):
 
 
 def span(name, _find=_Spans().__getitem__):
-    """with span("name"): ...   or   @span("name"): the time inside is recorded, into the spans table."""
+    """Use as `with span("name"): ...` or `@span("name")`. The time inside is recorded, into the spans table."""
     return _find(name) if _native is None else _native.span(name)
 
 
 def _decorate(mark, function):
-    """The function with a span around each call. Coroutines and generators: around their whole life."""
+    """Returns the function with a span around each call. For coroutines and generators the span is around their whole life."""
     code = getattr(function, "__code__", None)
     flags = code.co_flags if code is not None else 0
     if isinstance(function, (staticmethod, classmethod)):
@@ -210,7 +210,7 @@ def _agent(need=True):
 
 
 def is_recording():
-    """Whether this process is being recorded at this moment."""
+    """Returns whether this process is being recorded at this moment."""
     return _native is not None and _native.recording()
 
 
@@ -218,7 +218,7 @@ is_enabled = is_recording
 
 
 def trace():
-    """Path of the trace that is being written, or None."""
+    """Returns the path of the trace that is being written, or None."""
     return None if _native is None else _native.trace()
 
 
@@ -226,7 +226,7 @@ def enable(trace=None, **settings):
     """Starts recording this process, unless it is being recorded already; returns the path of the trace.
 
     trace: a file, or a directory (ends in /, or exists); default $PROBING_TRACE, else trace.zst.
-    Settings by name, as in config(): enable(sample_rate=0.01, metrics=0).
+    Settings are given by name, as in config(): enable(sample_rate=0.01, metrics=0).
     """
     native = _agent()
     if native.recording():
@@ -261,10 +261,10 @@ def _text(value):
 
 
 def config(key=None, value=None):
-    """config(key): the setting's text; config(key, value): changes it, from now on; config(): all, as a dict.
+    """config(key) returns a setting as text; config(key, value) changes it, from now on; config() returns all settings as a dict.
 
     Keys are those of `probing config`, with or without "probing." before them. A bad value raises ProbingError, whose
-    text says what is allowed; so does any change while nothing is being recorded.
+    text says what is allowed; any change while nothing is being recorded raises it, too.
     """
     if key is None:
         import json
@@ -282,7 +282,7 @@ def config(key=None, value=None):
 def enable_torch_profiling(spec="on"):
     """Records torch modules and steps: "on", a rate ("0.1"), or "key=value,..." as in PROBING_TORCH_PROFILING.
 
-    Starts the recording when there is none. Before or after torch is imported.
+    Starts the recording if there is none. May be called before or after torch is imported.
     """
     if not is_recording():
         enable()
@@ -290,7 +290,7 @@ def enable_torch_profiling(spec="on"):
 
 
 def disable_torch_profiling():
-    """The opposite."""
+    """Ends the recording of torch modules and steps; the rest of the recording goes on."""
     if is_recording():
         config("torch.profiling", "off")
 
@@ -306,13 +306,14 @@ def query(sql):
 
 
 def open(*paths, **options):
-    """Reads traces: probing.open("trace.zst"), a directory, "out.db", several. Not in __all__: it would hide the built-in.
+    """Opens traces or a database for reading: probing.open("trace.zst"), a directory, several of both, or "out.db". Not in __all__, because it
+    would hide the built-in open.
 
         t = probing.open("trace.zst")
         t.samples.select("timestamp", "func").range("2026-11-22T13:00").rank(3)       # a table: pyarrow, Polars, DuckDB, ... take it
         t.sql("SELECT * FROM hot_functions LIMIT 10").pandas()
 
-    Nothing of this is loaded before the first call. What cannot be read raises probing.TraceError.
+    The library that reads is loaded by the first call. A file that cannot be read raises probing.TraceError.
     """
     from probing import _traces
     return _traces.open(*paths, **options)

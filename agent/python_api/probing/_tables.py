@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the program's own: the interface of the original Probing's ExternalTable. A row is an event named python.TABLE, whose values are its
-columns; the converter makes a view of each such name."""
+"""Tables that the program fills, with the interface of ExternalTable in the original Probing. A row is an event named python.TABLE, whose values are
+its columns; the converter makes a view for each such name."""
 import collections
 import time
 
@@ -13,38 +13,39 @@ _tables = {}
 
 
 def _simple(value):
-    """What is kept of a value for take(): no object of the program's, which might be a tensor and large."""
+    """Returns what is kept of a value for take(): never an object of the program, which might be a large tensor."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return value[:TEXT] if isinstance(value, str) else None
 
 
 def _declare(name, columns):
-    """So that a table without rows is one. Its columns by number: keys of a row are names of columns."""
+    """Records that the table exists, so that a table without rows is one, too. The keys of this event are column numbers, because the keys of a row
+    are the names of its columns."""
     if probing._native is not None:
         probing._native.event("python.table()", table=name, **{str(i): column for i, column in enumerate(columns)})
 
 
 def tell():
-    """A recording has begun: which tables there are."""
+    """Tells a recording that has begun which tables there are."""
     for name, table in list(_tables.items()):
         _declare(name, table._names)
 
 
 class ExternalTable(object):
-    """Rows of the program, to be asked as python.NAME (or NAME) in `probing query`, live or of the trace:
+    """A table that the program fills, which `probing query` has as python.NAME (or NAME), live or from the trace:
 
         table = probing.ExternalTable("throughput", ["epoch", "images", "rate"])
         table.append([epoch, images, images / seconds])
 
-    Values are numbers and texts; others, tensors of one element too, as in probing.event(). timestamp, step, rank, pid and trace_id
-    come with each row. What is appended while nothing is recorded is not in a trace; take() has the last 1,000 rows in any case.
+    Values are numbers and texts; other values, and tensors of one element, are recorded as by probing.event(). Each row also has timestamp, step,
+    rank, pid and trace_id. Rows that are appended while nothing is being recorded are in no trace; take() has the last 1,000 rows in any case.
     """
 
     __slots__ = ("_name", "_names", "_rows")
 
     def __init__(self, name, columns, config=None):
-        """config: as in the original, {"discard_strategy": "BaseElementCount", "discard_threshold": rows}: fewer rows for take()."""
+        """config is as in the original: {"discard_strategy": "BaseElementCount", "discard_threshold": rows} keeps fewer rows for take()."""
         if not isinstance(name, str) or not name:
             raise TypeError("probing.ExternalTable(name, columns): name is a str")
         columns = list(columns) if not isinstance(columns, str) else [columns]
@@ -61,7 +62,7 @@ class ExternalTable(object):
 
     @classmethod
     def get(cls, name):
-        """The table of that name; ValueError: there is none."""
+        """Returns the table of that name; raises ValueError if there is none."""
         if name not in _tables:
             raise ValueError("table %s not found" % name)
         return _tables[name]
@@ -72,7 +73,7 @@ class ExternalTable(object):
 
     @classmethod
     def drop(cls, name):
-        """Forgets it in this process; what was recorded stays in the trace."""
+        """Forgets the table of that name in this process; rows that were recorded stay in the trace."""
         _tables.pop(name, None)
 
     def names(self):
@@ -88,7 +89,7 @@ class ExternalTable(object):
             probing._native.event("python." + self._name, **more)
 
     def append(self, values):
-        """A row: a value for each column."""
+        """Appends a row: a value for each column."""
         self._add(int(time.time() * 1e6), values)
 
     def append_many(self, rows):
@@ -96,11 +97,11 @@ class ExternalTable(object):
             self.append(values)
 
     def append_ts(self, micros, values):
-        """The same, of another time: microseconds since 1970."""
+        """Appends a row with a time of its own, in microseconds since 1970."""
         self._add(micros, values, timestamp=micros / 1e6)
 
     def take(self, limit=None):
-        """[(microseconds since 1970, [value, ...]), ...], oldest first: the first `limit` of those that are kept."""
+        """Returns [(microseconds since 1970, [value, ...]), ...], oldest first: the first `limit` of the rows that are kept."""
         rows = list(self._rows)
         return rows if limit is None else rows[:limit]
 

@@ -10,7 +10,7 @@ _SECOND = 10 ** 9
 
 
 def _ns(when, name):
-    """ns UTC of a number (seconds since 1970), a datetime (without a zone: UTC), a numpy or pandas time, or a text in ISO 8601."""
+    """Returns ns since 1970, UTC, of a number (seconds since 1970), a datetime (without a zone: UTC), a numpy or pandas time, or an ISO 8601 text."""
     import datetime
     if isinstance(when, str):
         import re
@@ -45,9 +45,9 @@ VIEWS_TOO = ("children", "config", "memory", "process")  # records and views by 
 
 
 class Table(object):
-    """A table to be read: nothing is until it is asked for. select(), range() and rank() give a narrower one, and less is read then.
+    """A table to be read: nothing is read until rows are asked for. select(), range() and rank() return a narrower table, for which less is read.
 
-    Whatever takes Arrow takes it: pyarrow.table(t), polars.DataFrame(t), duckdb.sql("SELECT ... FROM t"), nanoarrow.ArrayStream(t),
+    Every library that takes Arrow streams takes it: pyarrow.table(t), polars.DataFrame(t), duckdb.sql("SELECT ... FROM t"), nanoarrow.ArrayStream(t),
     pandas.DataFrame.from_arrow(t) (pandas 3); t.pandas() and t.rows() need no Arrow library.
     """
 
@@ -75,20 +75,21 @@ class Table(object):
     # ---- less of it
 
     def select(self, *columns):
-        """These columns alone, in this order; what only others need is not decoded."""
+        """Returns the table with these columns alone, in this order; what only other columns need is not decoded."""
         return self._narrower(columns=[c for given in columns for c in ([given] if isinstance(given, str) else given)])
 
     def range(self, start=None, end=None):
-        """start <= time < end: seconds since 1970, datetimes (without a zone: UTC) or texts (ISO 8601). Blocks outside are not read."""
+        """Returns the table with start <= time < end alone: seconds since 1970, datetimes (without a zone: UTC) or texts (ISO 8601). Blocks
+        outside of that time are not read."""
         return self._narrower(start=_arrow.FIRST if start is None else _ns(start, "start"),
                               end=_arrow.LAST if end is None else _ns(end, "end"))
 
     def rank(self, *ranks):
-        """Of these ranks alone; other traces are not read."""
+        """Returns the table with the rows of these ranks alone; other traces are not read."""
         return self._narrower(ranks=[int(r) for given in ranks for r in (given if hasattr(given, "__iter__") else [given])])
 
     def batch(self, rows):
-        """Arrow batches of this many rows, about (a block of the trace is not divided)."""
+        """Returns the table with Arrow batches of about this many rows (a block of the trace is not divided)."""
         return self._narrower(batch=int(rows))
 
     # ---- read
@@ -103,7 +104,7 @@ class Table(object):
 
     @property
     def fields(self):
-        """The columns: .name, .type, .description of each."""
+        """The columns, each with .name, .type and .description."""
         with _arrow.Reader(**self._stream(rows=False)) as reader:
             return reader.fields
 
@@ -112,7 +113,7 @@ class Table(object):
         return [f.name for f in self.fields]
 
     def rows(self, limit=None):
-        """Tuples; times as ns since 1970 (int)."""
+        """Returns an iterator over the rows as tuples; times are ns since 1970 (int)."""
         import itertools
         request = self._stream()
         if limit is not None:
@@ -120,7 +121,7 @@ class Table(object):
         return itertools.islice(_arrow.rows(self._owner._keep, **request), limit)
 
     def pandas(self):
-        """A DataFrame; needs pandas and numpy alone."""
+        """Returns a DataFrame; needs pandas and numpy only."""
         return _arrow.frame(self._owner._keep, **self._stream())
 
     def __repr__(self):
@@ -136,7 +137,7 @@ def _quote(name):
 
 
 def _tool():
-    """The program `probing`, which comes with the library."""
+    """Returns the path of the program `probing`, which comes with the library."""
     import shutil
     import sys
     library = os.path.realpath(next((p for p in _arrow.places() if os.path.exists(p)), ""))
@@ -157,7 +158,7 @@ def _run(arguments, what):
 
 
 class Picture(object):
-    """An SVG: shown by notebooks, .svg is its text, save(path)."""
+    """An SVG picture, which notebooks show; .svg is its text, save(path) writes it."""
 
     def __init__(self, svg):
         self.svg = svg
@@ -175,13 +176,13 @@ class Picture(object):
 
 
 class Traces(object):
-    """What probing.open() gives: tables by name, as attributes or items; sql(), flamegraph().
+    """What probing.open() returns: tables by name, as attributes or items; sql(), flamegraph().
 
-    samples, stacks and the records (.tables) are read from the traces themselves, the views (.views) and sql() from a database: the one
-    that was opened, else a temporary one into which the traces are converted once, by the program `probing`.
+    samples, stacks and the records (.tables) are read from the traces themselves. The views (.views) and sql() are read from a database: the one
+    that was opened, or else a temporary one into which the program `probing` converts the traces once.
 
-    Times of traces of several machines are aligned as in a database (.clocks says how), before the first rows are read; a file that is
-    opened alone has its own anchors.
+    Times of several machines' traces are aligned as in a database (.clocks says how), before the first rows are read; the times of a file that is
+    opened alone follow from its own clock anchors.
     """
 
     def __init__(self, paths, flags, database, clocks=None, align=True, remote=()):
@@ -195,7 +196,7 @@ class Traces(object):
         self._notes = self._notes[-99:] + [notes]
 
     def _temporary(self, name):
-        """A path in a folder that goes with this object."""
+        """Returns a path in a folder that is removed with this object."""
         if self._folder is None:
             import shutil
             import tempfile
@@ -205,7 +206,7 @@ class Traces(object):
         return os.path.join(self._folder, name)
 
     def _copy(self, file, i):
-        """A remote file as a whole, for the program: views are made of all of it."""
+        """Copies a whole remote file for the program, since views are made from all of it. Returns the copy's path."""
         import shutil
         path = self._temporary("%d.zst" % i)
         with file.fs.open(file.path, "rb") as source, io.open(path, "wb") as to:
@@ -214,7 +215,7 @@ class Traces(object):
         return path
 
     def _aligned(self):
-        """Path of a database with the alignment of clocks, or None."""
+        """Returns the path of a database with the alignment of clocks, or None."""
         if self._align and not self._is_database:
             self._align = False
             alone = len(self.paths) == 1 and (self.remote or os.path.isfile(self.paths[0])) and (self._flags & _arrow.ALONE or not os.path.isdir(self.paths[0] + ".d"))
@@ -226,14 +227,14 @@ class Traces(object):
 
     @property
     def clocks(self):
-        """How the time of each machine was made: view clock_alignment."""
+        """How the clock of each machine was aligned: the view clock_alignment."""
         if self._is_database:
             return self["clock_alignment"]
         return Table(Traces(self.paths, 0, self._aligned() or self.database), "clock_alignment", "SELECT * FROM clock_alignment")
 
     @property
     def problems(self):
-        """Lines about what was damaged or passed over in what was read until now."""
+        """Lines about data that was damaged or passed over in what was read until now."""
         seen = dict.fromkeys(self._said)
         for notes in self._notes:
             seen.update(dict.fromkeys(notes.lines()))
@@ -241,7 +242,7 @@ class Traces(object):
 
     @property
     def database(self):
-        """Path of the database; made now if it is not there yet, and removed with this object."""
+        """Path of the database. If traces were opened, it is made at the first use and removed with this object."""
         if self._database is None:
             out = self._temporary("traces.db")
             options = ["--alone"] if self._flags & _arrow.ALONE else []
@@ -253,14 +254,14 @@ class Traces(object):
         return self._database
 
     def sql(self, text):
-        """The rows of a SELECT over the views and tables of converter/schema, as a table."""
+        """Returns the rows of a SELECT over the views and tables of the database (converter/SCHEMA.md), as a table."""
         table = Table(self, "sql", text)
         table.columns  # what is wrong with it is said here
         return table
 
     @property
     def tables(self):
-        """What is read from the traces themselves; of a database its tables."""
+        """Names of the tables that are read from the traces themselves; for a database, the names of its tables."""
         if self._is_database:
             return [r[0] for r in self._master("table")]
         return list(_arrow.tables())
@@ -275,13 +276,13 @@ class Traces(object):
         return list(Table(self, "sql", "SELECT name FROM sqlite_master WHERE type = '%s' AND name NOT LIKE 'sqlite_%%' ORDER BY name" % kind).rows())
 
     def table(self, name):
-        """A table by its name: of traces samples, stacks and the records as they are, without conversion."""
+        """Returns a table by its name. For traces these are samples, stacks and the records as they are, without conversion."""
         if name in self.tables:
             return Table(self, name, "SELECT * FROM %s" % _quote(name) if self._is_database else None)
         raise TraceError("no table %s (there are %s)" % (name, ", ".join(self.tables)))
 
     def __getitem__(self, name):
-        """samples and stacks of the traces; else the view of this name; else the table."""
+        """Returns samples or stacks of the traces, else the view of this name, else the table of this name."""
         if not self._is_database and name in self.tables and name not in VIEWS_TOO:  # then nothing need be converted
             return Table(self, name)
         if name in self.views:
@@ -302,7 +303,7 @@ class Traces(object):
         return sorted(set(super().__dir__()) | set(self.tables) | set(self._views or ()))
 
     def flamegraph(self, *options):
-        """Where the time goes, as a picture; options as those of `probing flamegraph`."""
+        """Returns a picture of where the time goes; options are those of `probing flamegraph`."""
         source = [self._database] if self._database else self.paths
         return Picture(_run(["flamegraph"] + list(options) + source, "cannot draw")[0].decode("utf-8", "replace"))
 
@@ -318,9 +319,12 @@ class Traces(object):
 
 
 def open(*paths, **options):
-    """Traces, directories of them, patterns (*.zst), or a database of probing-convert. alone=True: not the other processes of a run (FILE.d);
-    align=False: each trace's times by its own anchors; clocks=DATABASE: by the alignment that it has. Traces of object stores and web servers
-    (s3://bucket/run/*.zst, https://...) are read by ranges, through fsspec: storage_options={...} are its; .remote has what was fetched."""
+    """Opens traces, directories of them, patterns (*.zst), or a database of probing-convert.
+
+    alone=True: do not open the traces of the other processes of a run (FILE.d) with a trace.
+    align=False: compute each trace's times from its own clock anchors. clocks=DATABASE: use the clock alignment of that database.
+    Traces on object stores and web servers (s3://bucket/run/*.zst, https://...) are read by ranges, through fsspec, which gets
+    storage_options={...}; .remote lists what was fetched."""
     alone, align, clocks = options.pop("alone", False), options.pop("align", True), options.pop("clocks", None)
     storage, remote = options.pop("storage_options", {}), []
     if options:

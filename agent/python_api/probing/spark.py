@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces in Spark 4, converted where the executors are: a Python data source.
+"""A Python data source for Spark 4 that reads traces; the executors convert them.
 
     import probing.spark
     probing.spark.register(spark)
     spark.read.format("probing").load("traces/*.zst")                              # table samples
-    spark.read.format("probing").option("table", "steps").load("traces")           # any view that has a row a record; stack_frames
+    spark.read.format("probing").option("table", "steps").load("traces")           # any view with one row for each record, or stack_frames
     spark.read.format("probing").option("table", "problems").load("traces")        # what was damaged or could not be read: file, line
     probing.spark.views(spark, "traces")                                           # all of them, and backtrace, hot_functions, ... as temporary views
 
-Times are aligned as in a database: the driver reads what that takes (each trace's index, and the collectives where there are several
-machines), the executors get each the clock of their machine; option align=false: each trace by its own anchors.
+Times are aligned as in a database: the driver reads what is needed for that (each trace's index, and the collectives if there are several
+machines), and sends to each executor the clocks of the traces that it reads. With option align=false each trace's times follow from its own anchors.
 
-A partition is a part of a trace's time where the trace is larger than option splitBytes (64 MB), else a trace, or several of one machine: as
-many as have splitBytes, with OPEN added for each. Filters on rank and timestamp go down to the reader (pyspark 4.1 and later): other ranks'
-files are not opened, other times' blocks not decompressed. A recording counts once, in whatever files it lies, as the longest of them: the
-driver looks which is which, and says so on stderr. A damaged trace gives what it has, one that is none gives nothing: neither ends the
-job, and table `problems` lists them; a file that an executor does not find ends it. The files are read by path on every executor (a shared file
-system); executors need this package with its library and, for the views, its program. Columns are those of `probing export`.
+If a trace is larger than option splitBytes (64 MB), a partition is a part of its time; else it is a trace, or several traces of one machine, up to
+splitBytes in all, where each counts OPEN bytes more than its size. Filters on rank and timestamp are pushed down to the reader (pyspark 4.1 and
+later): files of other ranks are not opened, and blocks of other times are not decompressed. If several files hold the same recording, the longest
+one counts; the driver finds out which that is, and says so on stderr. A damaged trace yields the rows that it has, a file that is no trace yields
+none; neither ends the job, and table `problems` lists both. A file that an executor does not find ends the job. Every executor reads the files by
+path (a shared file system); it needs this package with its library and, for the views, its program. Columns are those of `probing export`.
 """
 import contextlib
 import glob
@@ -50,7 +50,7 @@ def register(spark):
 
 
 def files_of(path):
-    """The traces that a path means: a file, a directory (deeper ones, too), a pattern, or several with commas between."""
+    """Returns the traces that a path means: a file, a directory (with those below it), a pattern, or several of these separated by commas."""
     found = {}
     for part in path.split(","):
         names = [part] if os.path.exists(part) else sorted(glob.glob(part))
@@ -72,7 +72,8 @@ def infos_of(traces):
 
 
 def copies_of(infos):
-    """{file: {recording: the file that it counts in}} of {file: its rows of table traces}: of one recording the longest counts, as in probing-convert."""
+    """Returns {file: {recording: the other file in which it counts}} for {file: its rows of table traces}. If several files hold a recording, the
+    longest counts, as in probing-convert."""
     best = {}
     for file, rows in infos.items():
         for i in rows:
@@ -83,8 +84,8 @@ def copies_of(infos):
 
 
 def tables_of(files, name, start, end, ranks, clocks=None, without=()):
-    """Arrow tables of traces, as probing export writes them; TraceError. Several files only of samples: modules that they share are looked up once.
-    without: recordings that count in another file."""
+    """Yields Arrow tables of traces, as probing export writes them; raises TraceError. Only for samples may there be several files: modules that they
+    share are then looked up once. without: recordings that count in another file."""
     import pyarrow as pa
     import pyarrow.compute as pc
     traces = _traces.open(files, alone=True, clocks=clocks, align=clocks is not None)
@@ -106,7 +107,7 @@ def tables_of(files, name, start, end, ranks, clocks=None, without=()):
 
 
 def problems_of(file):
-    """Reads all of it; lines."""
+    """Reads the whole file; returns lines about its problems."""
     traces = _traces.open(file, alone=True)
     for _ in traces.samples.select("timestamp").rows():
         pass
@@ -117,8 +118,8 @@ def problems_of(file):
 
 
 class Clocks(object):
-    """The clocks of the traces' machines, aligned where the driver is, and of which run each trace is: a small database for each boot, to be sent with
-    the parts of its traces."""
+    """The clocks of the traces' machines, aligned by the driver, and the run of each trace: a small database for each boot, which is sent with
+    the parts of that boot's traces."""
 
     def __init__(self, files):
         self.of_boot = {}
@@ -150,7 +151,7 @@ class Clocks(object):
 
 @contextlib.contextmanager
 def clock_file(packed):
-    """Path of such a database, or None."""
+    """Yields the path of an unpacked database of Clocks, or None."""
     if packed is None:
         yield None
         return
@@ -161,7 +162,8 @@ def clock_file(packed):
 
 
 class Part(InputPartition):
-    """without: recordings in its one file that count in another; lines: {file: what table problems says of it besides}."""
+    """Files and their time for one task. without: recordings in its one file that count in another file; lines: {file: an additional line about it for
+    table problems}."""
 
     def __init__(self, files, start=_arrow.FIRST, end=_arrow.LAST, clocks=None, without=()):
         super().__init__(files)
@@ -176,7 +178,7 @@ class Reader(DataSourceReader):
         self.schema, self.ranks, self.start, self.end = schema, None, _arrow.FIRST, _arrow.LAST
 
     def pushFilters(self, filters):
-        """Takes what can be skipped by; Spark looks at the rows again all the same."""
+        """Takes the filters by which files or blocks can be skipped; Spark applies all filters to the rows again."""
         for f in filters:
             kind, column = type(f).__name__, ".".join(getattr(f, "attribute", ()))
             if column == "rank" and kind in ("EqualTo", "In"):
@@ -288,7 +290,7 @@ class Probing(DataSource):
 
 
 def views(spark, path):
-    """Temporary views of all tables, and of backtrace, hot_functions, collectives, stragglers and runs."""
+    """Makes temporary views of all tables, and of backtrace, hot_functions, collectives, stragglers and runs; returns the tables' names."""
     first = _traces.open(files_of(path)[0], alone=True)
     names = ["samples", "stack_frames"] + export.per_trace_views(first)
     for name in names:
