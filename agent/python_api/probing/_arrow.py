@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libprobing-read.so (converter/arrow_read.h) by ctypes: streams of Arrow arrays, as PyCapsules for other libraries and as plain values.
-Loaded by the first probing.open(), never by `import probing`. The library's functions run without the GIL."""
+"""Calls libprobing-read.so (converter/arrow_read.h) by ctypes. Its streams of Arrow arrays are passed on as PyCapsules for other libraries, or read
+here as plain values. Loaded by the first probing.open(), never by `import probing`. The library's functions run without the GIL."""
 import ctypes
 import os
 import weakref
@@ -51,7 +51,7 @@ _lib = None
 
 
 def places():
-    """Where the library may lie: beside the agent, wherever that is; in the tree that make made."""
+    """Yields the paths where the library may be: beside the agent, wherever that is, and in the tree that make built."""
     if os.environ.get("PROBING_READ"):
         yield os.environ["PROBING_READ"]
     for agent in _load.places():
@@ -84,7 +84,7 @@ def library():
 
 
 def tables():
-    """{name: what it is} of the tables that traces have."""
+    """Returns {name: description} of the tables that traces have."""
     return dict(line.split("\t") for line in library().probing_tables().decode().splitlines())
 
 
@@ -97,7 +97,7 @@ def texts(values):
 
 
 class Notes(object):
-    """Lines about files that were damaged or passed over, as the stream came to them."""
+    """Lines about files that were damaged or passed over, in the order in which the stream met them."""
 
     def __init__(self, pointer):
         self._pointer = pointer
@@ -114,14 +114,14 @@ class Notes(object):
 
 
 def align(paths, flags, out):
-    """Aligns the clocks of the traces' machines into the database `out`; boots that it has keep their time."""
+    """Aligns the clocks of the traces' machines and writes the alignment into the database `out`; boots that are in it keep their time."""
     error = ctypes.create_string_buffer(1024)
     if library().probing_align(texts([os.fsencode(p) for p in paths]), len(paths), flags, os.fsencode(out), error, len(error)):
         raise TraceError(error.value.decode("utf-8", "replace"))
 
 
 def open_stream(at, paths, table=None, sql=None, columns=None, start=FIRST, end=LAST, ranks=(), clocks=None, flags=0, batch=0):
-    """Makes a stream in the zeroed struct at the address `at`. Its Notes."""
+    """Makes a stream in the zeroed struct at the address `at`. Returns its Notes."""
     names = [c.encode() for c in columns or ()]
     request = Request(texts([os.fsencode(p) for p in paths]), len(paths), table.encode() if table else None, None if sql is None else sql.encode(),
                       texts(names), len(names), start, end, (c_int64 * max(1, len(ranks)))(*ranks), len(ranks),
@@ -145,7 +145,7 @@ def _capsule(pointer, name, destructor):
 
 
 def stream_capsule(**request):
-    """(capsule, Notes): the capsule owns the stream until somebody takes it."""
+    """Returns (capsule, Notes). The capsule owns the stream until a consumer takes it."""
     lib = library()
     at = lib.probing_capsule_memory(ctypes.sizeof(Stream))
     try:
@@ -195,7 +195,7 @@ def _values(array, ctype, start, n):
 
 
 def _bytes(array, start, n, text):
-    """n values of a utf8 or binary array."""
+    """Returns n values of a utf8 or binary array."""
     offsets = (c_int32 * (n + 1)).from_address(array.buffers[1] + start * 4)
     whole = ctypes.string_at(array.buffers[2], offsets[n]) if n and offsets[n] else b""
     cut = [whole[offsets[i]:offsets[i + 1]] for i in range(n)]
@@ -208,7 +208,7 @@ def _dictionary(array):
 
 
 def _plain(field, array, start, n):
-    """n values from `start` on, as Python objects. Times: ns since 1970."""
+    """Returns n values from `start` on as Python objects; times are ns since 1970."""
     if field.item is not None:
         offsets = (c_int32 * (n + 1)).from_address(array.buffers[1] + start * 4)
         first, last = offsets[0], offsets[n]
@@ -228,7 +228,7 @@ def _plain(field, array, start, n):
 
 
 def _numpy(field, array, numpy):
-    """The column as (numpy array, names or None). NULLs: NaN, NaT, code -1, None; of integers masked."""
+    """Returns the column as (numpy array, names or None). A NULL becomes NaN, NaT, code -1 or None; in a column of integers it is masked."""
     n = array.length
     if field.item is not None or field.format in (b"u", b"z"):
         out = numpy.empty(n, object)
@@ -251,7 +251,7 @@ def _numpy(field, array, numpy):
 
 
 class Reader(object):
-    """A stream read here: .fields, and batches()."""
+    """Reads a stream in Python: .fields, and batches()."""
 
     def __init__(self, **request):
         self.stream = Stream()
@@ -284,7 +284,7 @@ class Reader(object):
     __del__ = close
 
     def batches(self, take):
-        """take(fields, arrays) of each batch; its arrays are valid within the call."""
+        """Yields take(fields, arrays, length) for each batch; its arrays are valid only within that call."""
         while True:
             array = Array()
             self._check(self.stream.get_next(byref(self.stream), byref(array)))
@@ -297,7 +297,7 @@ class Reader(object):
 
 
 def rows(keep, **request):
-    """Tuples, as Python objects. keep(notes)."""
+    """Yields the rows as tuples of Python objects. keep(notes) is called with the stream's Notes."""
     with Reader(**request) as reader:
         keep(reader.notes)
         for columns in reader.batches(lambda fields, arrays, n: [_plain(f, a, 0, n) for f, a in zip(fields, arrays)]):
@@ -306,7 +306,7 @@ def rows(keep, **request):
 
 
 def frame(keep, **request):
-    """A pandas DataFrame: times with UTC, names as categories."""
+    """Returns a pandas DataFrame: times with UTC, names as categories."""
     import numpy
     import pandas
     with Reader(**request) as reader:

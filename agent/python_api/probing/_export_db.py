@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A database of probing-convert as what probing.export writes: trace by trace, by SQL. Ids of stacks and samples are the database's."""
+"""Reads a database of probing-convert for probing.export: trace by trace, by SQL. Ids of stacks and samples are those of the database."""
 import hashlib
 
 # What SQLite types value by value.
@@ -15,7 +15,7 @@ CROSS JOIN stack_frame k ON k.stack = d.stack CROSS JOIN frame r ON r.id = k.fra
 
 
 def infos_of(database):
-    """[{trace_id, recording, run, rank, host, bytes, attempt}] of the database's traces."""
+    """Returns [{trace_id, recording, run, rank, host, file, file_bytes, attempt}] of the database's traces."""
     rows = database.sql("SELECT id, coalesce(recording, 'trace ' || id), run, rank, host, bytes, attempt FROM trace_file").rows()
     return [{"trace_id": i, "recording": int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1, "run": run, "rank": rank,
              "host": host, "file": "%s, trace %d" % (database.paths[0], i), "file_bytes": size, "attempt": attempt} for i, name, run, rank, host, size, attempt in rows]
@@ -31,13 +31,13 @@ def typed(table, pa):
 
 
 class Source(object):
-    """One trace of it."""
+    """One trace of a database."""
 
     def __init__(self, database, info, pa):
         self.database, self.info, self.pa = database, info, pa
 
     def samples(self):
-        """Batches; times to the nanosecond."""
+        """Yields batches, with times to the nanosecond."""
         pa = self.pa
         for batch in pa.RecordBatchReader.from_stream(self.database.sql(SAMPLES % self.info["trace_id"])):
             table = typed(pa.Table.from_batches([batch]), pa)

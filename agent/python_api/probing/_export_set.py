@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 class DataSet(object):
-    """The folder with its list of what is done."""
+    """The folder of a data set, with its list of the traces that are done."""
 
     def __init__(self, path, kind):
         self.path, self.state = path, os.path.join(path, STATE)
@@ -45,7 +45,7 @@ class DataSet(object):
         os.makedirs(self.temp, exist_ok=True)
 
     def keep_kind(self, kind):
-        """Ids of traces and of a database are not the same ones: a folder is of the one or the other."""
+        """Refuses a folder that was made from the other kind of source: ids from traces and ids from a database differ."""
         path = os.path.join(self.state, "made-of")
         with io.open(path, "a+", encoding="utf-8") as f:
             f.seek(0)
@@ -57,7 +57,7 @@ class DataSet(object):
 
     @staticmethod
     def clear(path):
-        """Removes what an export that is no more was writing."""
+        """Removes what an export that has ended was writing."""
         pid, _, node = os.path.basename(path)[4:].partition("-")
         if node != os.uname().nodename or (pid.isdigit() and int(pid) != os.getpid() and os.path.exists("/proc/" + pid)):
             return 0
@@ -65,7 +65,8 @@ class DataSet(object):
         return 1
 
     def align(self, paths, alone):
-        """Path of the database with the clocks of all machines whose traces are here or come now; those that are here keep their time."""
+        """Returns the path of the database with the clocks of all machines whose traces are in the folder or come now; machines that are in it keep
+        their time."""
         import fcntl
         out = os.path.join(self.state, "clocks.db")
         with io.open(out + ".lock", "w") as lock:
@@ -74,13 +75,13 @@ class DataSet(object):
         return out
 
     def file(self, table, run, rank, name):
-        """Path of a file, below the folder; run=, rank= as Hive writes them."""
+        """Returns the path of a file relative to the folder, with run= and rank= as Hive writes them."""
         none = "__HIVE_DEFAULT_PARTITION__"
         return os.path.join(table, "run=" + (urllib.parse.quote(run, safe="") if run else none),
                             "rank=" + (str(rank) if rank is not None else none), name + ".parquet")
 
     def finish(self, entry, files):
-        """Puts the files of a trace in place, then says that it is done."""
+        """Puts the files of a trace in place, then adds the trace to the list of those that are done."""
         old = set(self.done.get(entry["recording"], {}).get("files", ()))
         for name in files:
             to = os.path.join(self.path, name)
@@ -99,7 +100,8 @@ class DataSet(object):
         self.done[entry["recording"]] = entry
 
     def is_whole(self, entry):
-        """Whether the files of a trace that was done are there still, and end as Parquet does: a copy that broke off, or a machine, leaves a part."""
+        """Returns whether the files of a trace that was done still exist and end as Parquet files do: when a copy breaks off, or a machine stops,
+        a part of a file is left."""
         try:
             for name in entry["files"]:
                 with io.open(os.path.join(self.path, name), "rb") as f:
@@ -111,7 +113,8 @@ class DataSet(object):
         return True
 
     def moved(self, named):
-        """How many traces that are done, and are none of `named`, are of another run or attempt than they were (converter/place_rows.h)."""
+        """Returns how many of the traces that are done and are not in `named` now belong to another run or attempt than before
+        (converter/place_rows.h)."""
         path = os.path.join(self.state, "clocks.db")
         left = {e["file"]: places_of(e)[0] for e in self.done.values() if e["file"] not in named}
         if not left or not os.path.exists(path):
@@ -123,7 +126,7 @@ class DataSet(object):
             clocks.close()
 
     def finish_empty(self, pq):
-        """Every table has a file, so that every engine can be asked for it."""
+        """Writes an empty file for each table that has none, so that every engine finds the table."""
         for table, schema in self.empty.items():
             if not glob.glob(os.path.join(glob.escape(os.path.join(self.path, table)), "*", "*", "*.parquet")):
                 to = os.path.join(self.path, self.file(table, None, None, "empty"))
@@ -136,5 +139,5 @@ class DataSet(object):
 
 
 def places_of(entry):
-    """[[run, attempt]] of the traces of a file that is done."""
+    """Returns [[run, attempt]] of the traces of a file that is done."""
     return entry.get("places") or [[entry.get("run"), 0]]

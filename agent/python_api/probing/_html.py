@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables for notebooks. What a trace calls a name may hold anything: all of it is escaped."""
+"""Makes HTML tables for notebooks. Names in a trace may contain anything, so all text is escaped."""
 import datetime
 import html
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and loads libprobing-agent.so, as the extension module _probing that it is. Imports nothing that the interpreter
-does not have at its start: PROBING=1 comes through here before the program's first line."""
+"""Finds libprobing-agent.so and loads it as the extension module _probing. Imports only modules that the interpreter
+has loaded at its start, because PROBING=1 uses this before the program's first line."""
 import os
 import sys
 
@@ -8,7 +8,7 @@ AGENT = "libprobing-agent.so"
 
 
 def mapped():
-    """Path of the agent that is in this process already, or None."""
+    """Returns the path of the agent that is in this process already, or None."""
     try:
         with open("/proc/self/maps", "rb") as maps:
             for line in maps:
@@ -20,7 +20,7 @@ def mapped():
 
 
 def places():
-    """Where it may lie: beside this package (pip), where python-install found it, beside `probing` in the PATH."""
+    """Yields the paths where the agent may be: beside this package (pip), where python-install found it, beside `probing` in the PATH."""
     here = os.path.dirname(os.path.abspath(__file__))
     if os.environ.get("PROBING_AGENT"):
         yield os.environ["PROBING_AGENT"]
@@ -48,7 +48,7 @@ def create(path):
 
 
 def loaded():
-    """The _probing module of an agent that is in this process already, or None. Never raises."""
+    """Returns the _probing module of an agent that is in this process already, or None. Never raises."""
     try:
         module = sys.modules.get("_probing")
         if module is None:
@@ -60,7 +60,7 @@ def loaded():
 
 
 def load():
-    """The same, and loads the agent. ImportError says where it was looked for."""
+    """Returns the _probing module, and loads the agent if it is not in this process. ImportError says where it was looked for."""
     module = loaded()
     if module is not None:
         return module

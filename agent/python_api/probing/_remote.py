@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces of object stores and web servers (s3://, gs://, https://, ...) by ranges, through fsspec: pip install 'probing[remote]'.
+"""Reads traces of object stores and web servers (s3://, gs://, https://, ...) by ranges, through fsspec: pip install 'probing[remote]'.
 
-The C reader asks for bytes by offset (converter/source.h). A closed trace ends with a table of its frames: it says where the hints lie, which are all
-that it takes to know what is in which block, and they are fetched together. Of the blocks only those come that a question needs. Where blocks are
-small (a recording as it was written has one each second or so) hints that lie near each other come in one piece, which may be the whole file: what is
-to be asked in pieces is packed first (`probing pack`: blocks of up to 1 MiB).
+The C reader asks for bytes by offset (converter/source.h). A closed trace ends with a table of its frames. The table says where the hints are, which
+tell what is in which block; all hints are fetched together. Of the blocks, only those that a question needs are fetched. If blocks are
+small (a recording as it was written has one each second or so), hints that are near each other come in one piece, which may be the whole file. So
+pack a trace of which only parts will be read (`probing pack` makes blocks of up to 1 MiB).
 """
 import bisect
 import collections
@@ -35,7 +35,7 @@ def is_remote(path):
 
 
 def filesystem(url, options):
-    """(fsspec's file system, path in it)"""
+    """Returns (fsspec's file system, path in it)."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -47,7 +47,7 @@ def filesystem(url, options):
 
 
 def find(url, options):
-    """URLs of the traces that a URL means: a file, a pattern, or all below it."""
+    """Returns a File for each trace that a URL means: one file, the matches of a pattern, or all traces below a directory."""
     fs, path = filesystem(url, options)
     try:
         if "*" in path or "?" in path:
@@ -64,7 +64,7 @@ def find(url, options):
 
 
 class File(object):
-    """A remote file. fetched: bytes that came; requests."""
+    """A remote file. fetched: number of bytes that were fetched; requests: number of requests that were made."""
 
     def __init__(self, fs, path, url):
         self.fs, self.path, self.url = fs, path, url
@@ -87,7 +87,7 @@ class File(object):
         register()
 
     def ranges(self, wanted):
-        """[bytes] of [(start, end)], asked for together."""
+        """Returns [bytes] of the ranges [(start, end)], which are requested together."""
         for left in reversed(range(TRIES)):
             try:
                 got = self.fs.cat_ranges([self.path] * len(wanted), [s for s, _ in wanted], [e for _, e in wanted], on_error="raise")
@@ -103,7 +103,7 @@ class File(object):
         return got
 
     def index(self):
-        """Fetches the end and, by the table that is there, all hints."""
+        """Fetches the end of the file and, by means of the table there, all hints."""
         start = max(0, self.size - TAIL)
         try:
             tail, = self.ranges([(start, self.size)]) if self.size else (b"",)
@@ -122,7 +122,7 @@ class File(object):
             raise TraceError("%s: %s" % (self.url, error)) from None
 
     def table(self, tail, start):
-        """Offsets of hint frames; None: there is no table that can be believed."""
+        """Returns the offsets of hint frames, or None if there is no table that can be trusted."""
         if len(tail) < 17 or tail[-4:] != b"\xb1\xea\x92\x8f" or tail[-5]:
             self.pieces = [(start, tail)]
             return None
@@ -156,8 +156,8 @@ class File(object):
             return got[:end - offset]
 
     def upto(self, offset, end, n):
-        """How far to read on. The reader looks at a block's beginning first: all of it comes, and, of one that follows the last one, those behind
-        it, as many bytes as were wanted in a row until now."""
+        """Returns the offset up to which to read. The reader first asks for the beginning of a block: the whole block is then fetched. If the block
+        follows the one fetched last, the blocks behind it are fetched, too, as many bytes as were wanted in a row until now."""
         if offset in self.ends and end <= self.ends[offset]:
             self.run = self.run if offset == self.end + HINT else 0
             upto = self.ends[offset]

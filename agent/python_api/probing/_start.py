@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """PROBING=1 python train.py: the .pth file imports this at the interpreter's start when PROBING or PROBE is set.
 
-    1, on, followed   this program: the process, what it forks, its multiprocessing workers, the ranks it launches, and for
-                      `followed` also the Python programs that it starts itself
-    2, nested         and whatever those start, at any depth
-    regex:PATTERN     any Python process whose command line matches
-    0, off, empty     nothing
+    1, on, followed   records this program: the process, the processes that it forks, its multiprocessing workers, the ranks it launches,
+                      and for `followed` also the Python programs that it starts itself
+    2, nested         also records the Python programs that those start, at any depth
+    regex:PATTERN     records any Python process whose command line matches
+    0, off, empty     records nothing
 
-PROBING_TORCH_PROFILING=on (or a rate, ...) without either is the same as PROBING=1.
+PROBING_TORCH_PROFILING=on (or a rate, ...) without PROBING and PROBE is the same as PROBING=1.
 
-Nothing here raises: a program that is to be recorded runs as it would have run. What is wrong is said in one line on stderr.
+Nothing here raises: a program that is to be recorded runs as it would have run. One line on stderr says what is wrong.
 """
 import os
 
@@ -18,7 +18,7 @@ MAIN, FROM, RUN = "PROBING_MAIN_PID", "PROBING_FROM", "PROBING_RUN"
 
 
 def say(text):
-    """One line, at the program's start, by its first process alone."""
+    """Writes one line on stderr. Called at the program's start, in its first process only."""
     os.write(2, b"probing: " + text.encode("utf-8", "backslashreplace") + b"\n")
 
 
@@ -31,19 +31,19 @@ def command():
 
 
 def is_worker(args):
-    """A multiprocessing child (spawn, forkserver, its resource tracker left out)."""
+    """Returns whether the process is a multiprocessing child (spawn or forkserver; not a resource tracker)."""
     text = " ".join(args)
     return "--multiprocessing-fork" in text or (
         "multiprocessing." in text and "_main(" in text and "resource_tracker" not in text)
 
 
 def is_helper(args):
-    """Processes of the library's own that run none of the program."""
+    """Returns whether the process is a helper of multiprocessing, which runs no code of the program."""
     return "resource_tracker" in " ".join(args)
 
 
 def wanted(value, args):
-    """Whether this process is to be recorded, and what goes into PROBING_FROM for its children."""
+    """Returns whether this process is to be recorded, and what goes into PROBING_FROM for its children."""
     value = value.strip()
     low = value.lower()
     rank = os.environ.get("RANK", "")

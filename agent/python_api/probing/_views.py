@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data set of probing.export in the words of engines: types of columns, and the views that are not stored, as scripts."""
+"""Describes the data set of probing.export to SQL engines: types of columns, and scripts that define the views that are not stored."""
 import io
 import os
 
@@ -19,7 +19,7 @@ OWN_RANK = ("comm_metrics",)  # their rank is not the process's alone
 
 
 def column_type(view, name):
-    """int, text, real, time, or None: as it comes."""
+    """Returns "int", "text", "real", "time", or None: the type that the column has."""
     return EXACT.get((view, name)) or ("int" if name in INT else "text" if name in TEXT else "time" if name in TIME else None)
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing export --parquet DIR TRACE...|OUT.db: traces, or a database of them, as a Parquet data set, for DuckDB, Spark, ClickHouse, Polars, pandas.
+"""probing export --parquet DIR TRACE...|OUT.db: writes traces, or a database of them, as a Parquet data set for DuckDB, Spark, ClickHouse, Polars, pandas.
 
     DIR/samples/run=RUN/rank=RANK/RECORDING.parquet     sorted by time, zstd, statistics; run and rank are in the files, too
-    DIR/stack_frames/..., DIR/steps/...                 a folder for each table: the views of the database that have a row a record
+    DIR/stack_frames/..., DIR/steps/...                 a folder for each table: the views of the database that have one row for each record
     DIR/views.duckdb.sql, .spark.sql, .clickhouse.sql   the other views (backtrace, hot_functions, collectives, ...), over these folders
-    DIR/_probing/done.jsonl                             what is done: a line for each trace
+    DIR/_probing/done.jsonl                             which traces are done: a line for each
 
-A trace that is done and has not grown is not done again. What is being written lies in DIR/_probing/ until it is whole; what an export that was
-killed left there is removed by the next. Ids: trace_id is the recording's, stack_id that of what is on the stack: the same in every export.
+A trace that is done and has not grown is not done again. Files that are being written are in DIR/_probing/ until they are complete; files that a
+killed export left there are removed by the next export. trace_id identifies a recording, and stack_id the frames of a stack; both are the same in
+every export.
 """
 import argparse
 import json
@@ -30,7 +31,7 @@ WINDOW = 1 << 20  # rows that are held to bring them into the order of time
 
 
 def visible(text):
-    """A name may hold a line end, or what a terminal obeys."""
+    """Replaces unprintable characters: a name may hold a line end, or an escape sequence for a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -58,7 +59,8 @@ class Progress(object):
 
 
 def plain(table, pa, pc, view=None, replace=()):
-    """Arrow columns as every trace has them: names as text, the types of _views, run and rank where they are missing, trace_id the recording's."""
+    """Returns the table with the same column types for every trace: names as text, the types of _views, and the columns (name, value, type) of
+    `replace` replaced or added."""
     columns, fields = [], []
     for field, column in zip(table.schema, table.columns):
         kind = field.type
@@ -99,7 +101,7 @@ def number(value):
 
 
 def sorted_batches(stream, pa, pc):
-    """The stream in the order of its times, as far as WINDOW rows tell: (table, how many rows came too late for that)."""
+    """Yields (table, how many of its rows came too late to be sorted): the stream sorted by time within a window of WINDOW rows."""
     held, rows, last = [], 0, None
     for batch in stream:
         held.append(batch)
@@ -120,7 +122,7 @@ def sorted_batches(stream, pa, pc):
 
 
 class Writer(object):
-    """One Parquet file, made when the first rows come."""
+    """One Parquet file, which is created when the first rows are written."""
 
     def __init__(self, path, pq):
         self.path, self.pq, self.writer, self.rows = path, pq, None, 0
@@ -139,7 +141,7 @@ class Writer(object):
 
 
 def stack_frames(stacks, pa, pc):
-    """A row for each frame of each stack."""
+    """Returns a table with a row for each frame of each stack."""
     depth = stacks["depth"].combine_chunks()
     parent = pc.list_parent_indices(stacks["funcs"].combine_chunks())
     flat = {n: pc.list_flatten(stacks[n].combine_chunks()) for n in ("funcs", "files", "lines", "types", "modules", "firstlines", "firsts")}
@@ -183,7 +185,7 @@ class OfTraces(object):
 
 
 def export_trace(data, source, views, info, pa, pc, pq):
-    """All tables of one trace, as `source` has them. (files, rows of each table, samples that came too late to be sorted)"""
+    """Writes all tables of one trace, which `source` reads. Returns (files, rows of each table, samples that came too late to be sorted)."""
     files, counts, late = [], {}, 0
 
     def put(table_name, tables):
@@ -217,7 +219,7 @@ def frames_of_trace(source, info, pa, pc):
 
 
 def of_view(table, view, info, pa, pc):
-    """Rows of a view that are of one trace (info: its row of table traces), by time, with ids that hold everywhere."""
+    """Returns the rows of a view for one trace (info: its row of table traces), sorted by time, with ids that are the same in every export."""
     local = "id" if view == "trace" else "trace_id"
     part = plain(table, pa, pc, view)
     rank = part["rank"].cast(pa.int64()) if view in _views.OWN_RANK and "rank" in part.column_names else info["rank"]
@@ -226,8 +228,8 @@ def of_view(table, view, info, pa, pc):
 
 
 def per_trace_views(traces):
-    """Views with a row a record, which a trace has whatever others there are. hangs_made and its like have the rows that hangs has
-    stored; SQLite takes a quarter of a second to compile that one, for its columns or for none of its rows."""
+    """Returns the views with one row for each record, whose rows of a trace do not depend on other traces. hangs_made and the like are left out: they
+    have the rows that hangs has stored, and SQLite takes a quarter of a second to compile hangs_made, even only for its columns."""
     rows = traces.sql("SELECT m.name FROM (SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT GLOB '*_made' LIMIT -1) m"
                       " WHERE m.name = 'trace' OR EXISTS (SELECT 1 FROM pragma_table_info(m.name) WHERE name = 'trace_id') ORDER BY m.name").rows()
     return [name for name, in rows if name not in DERIVED]
@@ -237,7 +239,7 @@ def per_trace_views(traces):
 
 
 def traces_of(paths, alone, clocks):
-    """Every trace that is meant, once: {file: [rows of table traces]}, and lines about what cannot be read."""
+    """Returns every named trace once, as {file: [rows of table traces]}, and lines about files that cannot be read."""
     traces = _traces.open(*paths, alone=alone, clocks=clocks)
     table = traces.table("traces")
     by_file = {}
@@ -251,12 +253,12 @@ def traces_of(paths, alone, clocks):
 
 
 def in_utf8(path):
-    """A path as the tables call it."""
+    """Returns a path as the tables have it: bytes that are not UTF-8 are replaced."""
     return re.sub("[\udc80-\udcff]", "\ufffd", path)
 
 
 def odd_names(paths):
-    """{a file as the tables call it, which is UTF-8: its names}, of those whose names are not."""
+    """Returns {path as the tables have it: [real paths]} for the files whose real paths are not UTF-8."""
     found = {}
     for top in paths:
         for path in [top] + [os.path.join(folder, n) for of in (top, top + ".d") for folder, _, names in os.walk(of) for n in names]:
@@ -267,7 +269,7 @@ def odd_names(paths):
 
 
 def sources(opened, data, paths, alone, pa, pc):
-    """({file: [infos]}, problems, open(file) -> (what has its problems, views, source(info)))"""
+    """Returns ({file: [infos]}, problems, open), where open(file) returns (the object with its problems, views, source), and source(info) the tables."""
     if opened._is_database:
         from probing import _export_db
         views = per_trace_views(opened)
@@ -287,7 +289,8 @@ def sources(opened, data, paths, alone, pa, pc):
 
 
 def export(folder, paths, alone=False, quiet=False):
-    """{"traces": done now, "unchanged": done before, "failed", "damaged", "rows": {table: n}, "bytes"}"""
+    """Exports traces or a database into the folder. Returns {"traces": done now, "unchanged": done before, "failed", "damaged", "rows": {table: n},
+    "bytes", "late"}."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
