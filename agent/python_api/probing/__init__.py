@@ -296,10 +296,10 @@ def disable_torch_profiling():
 
 
 def query(sql):
-    """What this process has recorded until now: probing.query("SELECT step, duration FROM steps ORDER BY step DESC LIMIT 5").
+    """Runs SQL on what this process has recorded until now: probing.query("SELECT step, duration FROM steps ORDER BY step DESC LIMIT 5").
 
-    As `probing query PID` answers it, which it asks: a pandas.DataFrame, or a list of dicts where there is no pandas. An answer takes
-    some hundredths of a second, and other threads go on meanwhile. What is wrong raises ProbingError.
+    Runs `probing query PID` and returns its rows as a pandas.DataFrame, or as a list of dicts if there is no pandas. An answer takes
+    some hundredths of a second, and other threads go on meanwhile. An error raises ProbingError.
     """
     from probing import _query
     return _query.query(sql)

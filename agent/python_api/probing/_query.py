@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing.query(): SQL on the recording of this very process; the interface of the original Probing's query()."""
+"""probing.query(): SQL on the recording of this same process, with the interface of query() in the original Probing."""
 import json
 import os
 
@@ -17,7 +17,7 @@ def _ask(form, sql):
 
 
 def query(sql):
-    """Its rows: a pandas.DataFrame, or a list of dicts where there is no pandas."""
+    """Returns the rows as a pandas.DataFrame, or as a list of dicts if there is no pandas."""
     if not probing.is_recording():
         raise probing.ProbingError("nothing is being recorded: probing.enable() first")
     text = _ask("--json", sql)

@@ -110,15 +110,15 @@ class ExternalTable(object):
 
 
 def _table_name(text):
-    """ThroughPut: through_put."""
+    """Returns the table's name for a class's name: through_put for ThroughPut."""
     import re
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text).lower()
 
 
 def table(name=None):
-    """A dataclass whose objects are rows of an ExternalTable of its fields, as in the original Probing:
+    """Decorates a dataclass so that its objects are rows of an ExternalTable with the same fields, as in the original Probing:
 
-        @probing.table                          # or @probing.table("throughput"); its name else: ThroughPut is through_put
+        @probing.table                          # or @probing.table("throughput"); default: through_put for ThroughPut
         @dataclasses.dataclass
         class ThroughPut:
             epoch: int
