@@ -82,7 +82,7 @@ static void keep(struct trace_value *to, const struct trace_value *v, char buf[2
 
 static int boot_of(struct align *a, const struct who *w, uint32_t *out) {
     int is_new = 0;
-    /* no boot id, no other trace of that boot */
+    /* a trace without a boot id counts as a boot of its own */
     char none[META_RECORDING];
     meta_recording_of(none, "", w->t.pid, w->t.start, w->t.process_ts, w->t.mark);
     char *key = w->boot_id.n ? text_utf8(w->boot_id.p, w->boot_id.n, NULL) : strdup(none);

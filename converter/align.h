@@ -55,7 +55,7 @@ struct align_boot {
         to; /* first and last match (without matches: anchor), aligned ns UTC; 0, 0: none */
 };
 
-/* In SQL: the key of a row of table trace_file, as table clock_boot has it. */
+/* SQL expression: the boot's key (meta_boot()) of a row of table trace_file, as clock_boot.boot_id has it. */
 #define ALIGN_KEY                                                                                  \
     "coalesce(nullif(boot_id, ''), iif(recording LIKE 'part %', substr(recording, 6), recording))"
 
@@ -86,13 +86,15 @@ int align_wanted(const struct align *a);
 /* Takes only collectives recorded from lo to hi. */
 int align_collectives(struct align *a, size_t nth, struct reader *r, struct epochs *es, uint64_t lo,
                       uint64_t hi);
-/* Before align_solve(): a boot that a database has, the number of its row and its group there, and (knot) a point of its mapping, by time.
- * It keeps that mapping, others are laid on it; but where two groups of the database have something in common now, one of them moves. */
+/* Before align_solve(): declares a boot that a database has, with the id of its row, its group, and, if knot is 1, a point of its mapping (in the
+ * order of time). The boot keeps that mapping, and others are mapped onto it; but where two groups of the database have something in common now,
+ * one of them moves. Returns 0 or -ENOMEM. */
 int align_known(struct align *a, uint32_t id, const char *key, unsigned group, int knot,
                 int64_t mono, int64_t utc);
-/* And what is reported of it: how it was made; uncertainty as in struct align_boot. */
+/* Declares how that mapping was made (align_method_name()), and its uncertainty as in struct align_boot. */
 void align_known_how(struct align *a, const char *key, const char *method, double uncertainty);
-/* Until when (ns UTC) the database has rows of it: a mapping that has nothing but the boot's own anchors goes on there with those that came since. */
+/* Declares until when (ns UTC) the database has rows of that boot: a mapping made of nothing but the boot's own anchors is extended from there by the anchors
+ * that came since. */
 void align_known_until(struct align *a, const char *key, int64_t utc);
 int align_solve(struct align *a);
 
@@ -111,11 +113,11 @@ struct align_move *align_move(const struct align *a, size_t i);
 /* Computes into *out the mapping that a boot of the moving group has after the move; `was` is its mapping before. Returns 0 or -ENOMEM; the
  * caller owns *out. */
 int align_moved(struct align_move *m, struct clock_map *was, struct clock_map *out);
-/* Only the anchors that the trace itself has count in meta.clock_anchors and its uncertainty. */
-/* What identifies a recording, and stays when it grows: meta_recording(). */
+/* Writes the text that identifies the recording and stays the same while it grows: meta_recording(). */
 void align_recording(const struct align *a, size_t nth, char buf[META_RECORDING]);
-/* Another trace is the same recording, and at least as long: this one is not to count. The file that it lies in, from 1; 0: none. */
+/* Returns 1 + the index of the file with another trace of the same recording that is at least as long, so that this one must not count; 0: none. */
 size_t align_copy_of(const struct align *a, size_t nth);
+/* Only the anchors that the trace itself has count in meta.clock_anchors and its uncertainty. */
 int align_apply(const struct align *a, size_t nth, struct meta *m);
 /* Sets the first and the last time of the data, in aligned ns UTC; 0, 0: there is no data. */
 void align_span(struct align *a, int64_t *first, int64_t *last);

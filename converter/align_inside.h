@@ -41,12 +41,12 @@ struct trace_of {
     uint64_t run; /* hash of the name of its run, which is the same on all machines */
     int64_t rank;
     uint64_t process_ts;  /* when its first process record was written */
-    uint64_t pid, start;  /* of its process, monotonic */
-    uint64_t mark;        /* reader_mark() */
-    int64_t start_utc;    /* by its own clock */
-    uint64_t first, last; /* monotonic: times of its data, by hints; 0: there is none */
-    uint32_t attempt;     /* of the run's processes with this rank, the how many-th */
-    uint64_t bytes;       /* of the file */
+    uint64_t pid, start;  /* of its process; start on CLOCK_MONOTONIC */
+    uint64_t mark;        /* reader_mark(), if there is no process record; else 0 */
+    int64_t start_utc;    /* start in ns UTC by its own clock; 0: it has no anchor */
+    uint64_t first, last; /* times of its data by the hints, CLOCK_MONOTONIC; 0: no data */
+    uint32_t attempt;     /* number of its process among the run's processes with this rank */
+    uint64_t bytes;       /* size of the trace */
     size_t file,
         copy; /* index of its file; copy: 1 + index of the file with the longer copy of the same recording, 0: none */
 };

@@ -286,7 +286,7 @@ static int convert_all(struct job *j, const struct inputs *in) {
 
     if (!err)
         err = convert_files(j, in, first);
-    if (!err && tick_again(j)) /* while a file was opened, say */
+    if (!err && tick_again(j)) /* it may have been stopped while a file was opened */
         err = store_failed(&j->store, SQLITE_INTERRUPT, "reading");
     if (!err) {
         char line[512];

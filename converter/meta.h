@@ -26,7 +26,7 @@ struct meta_period {
 struct meta {
     /* From the last process record. Texts are UTF-8, "" when there is none. */
     int has_process;
-    uint64_t process_ts; /* when the first of them was written */
+    uint64_t process_ts; /* when the first process record was written; 0: there is none */
     uint64_t mark;       /* reader_mark(), if there is no process record */
     uint64_t process_start, pid, ppid, uid, eval_start, eval_end, cold_start, cold_end, python;
     int64_t rank, local_rank, world_size;
@@ -51,7 +51,7 @@ void meta_recording_of(char buf[META_RECORDING], const char *boot_id, uint64_t p
                        uint64_t process_ts, uint64_t mark);
 /* Returns the key of the machine's boot: the boot id, or, for a trace without one, the text that identifies the recording (it begins with a blank then), in buf. */
 const char *meta_boot(const struct meta *m, char buf[META_RECORDING]);
-/* The sampling period at a time, both in ns (ts of CLOCK_MONOTONIC), 0 if not known. */
+/* Returns the sampling period in ns at the time ts (ns of CLOCK_MONOTONIC), or 0 if it is not known. */
 uint64_t meta_period_at(const struct meta *m, uint64_t ts);
 
 #endif

@@ -152,8 +152,8 @@ void reader_damaged(struct reader *r, size_t i);
  */
 void reader_known(struct reader *r, size_t n, const uint64_t lost[TRACE_NLOST]);
 uint64_t reader_digest(const struct reader *r, size_t n);
-/* Tells a trace whose beginning is lost, and that does not say whose it is, from others: by the bytes of its first block. It stays when
- * the trace grows, whatever reader_range() leaves. */
+/* Returns a hash of the trace's first block, which tells a trace that has lost its beginning, and so does not say which process it is of, from
+ * others. It stays the same when the trace grows, and whichever blocks reader_range() leaves. */
 uint64_t reader_mark(struct reader *r);
 
 /* Reads each block once (except those excluded by reader_want()), so that nothing depends on hints any more. Returns 0 or -ENOMEM. */

@@ -9,7 +9,7 @@
 
 #define ZSTD_MAGIC    0xFD2FB528u
 #define TRIALS_MAX    1024
-#define MOVED_MAX     1024 /* blocks that come late */
+#define MOVED_MAX     1024 /* most blocks that may come after one with a higher number */
 #define SPARSE        4096
 #define RESYNC_WINDOW (256u << 10)
 
@@ -165,7 +165,7 @@ static uint64_t skippable_at(struct reader *r, uint64_t pos) {
     return len;
 }
 
-/* How many bytes from the first on are 0. */
+/* Returns the number of zero bytes at the beginning. */
 static size_t zeros(const uint8_t *p, size_t n) {
     size_t i = 0;
 
@@ -174,7 +174,7 @@ static size_t zeros(const uint8_t *p, size_t n) {
     return i;
 }
 
-/* The next place at or after pos where a hint or a frame of ours stands; the file's size if none. 0, -ENOMEM, -EINTR: stopped. */
+/* Finds the next hint or frame of ours at or after pos; *found is the file's size if there is none. Returns 0, -ENOMEM, or -EINTR if source_stopped() ends it. */
 static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_t *found) {
     struct reader_block b;
 
@@ -186,8 +186,8 @@ static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_
             break;
         if (source_stopped && source_stopped())
             return -EINTR;
-        if (p[0] == 0 && (i = zeros(p, n)) >
-                             SPARSE) { /* what a crash of the machine leaves; a hole has no end */
+        if (p[0] == 0 &&
+            (i = zeros(p, n)) > SPARSE) { /* as a crash of the machine leaves; a hole may be huge */
             uint64_t data = source_data(&r->src, pos + i - 3);
             pos = data > pos + i - 3 ? data - 3 : pos + i - 3;
             continue;

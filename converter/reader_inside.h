@@ -26,9 +26,9 @@ struct reader {
     uint64_t wrong_hints;
     uint64_t items; /* number used up, see reader_allow() */
     int newer;
-    struct reader_block first;     /* as it was found */
-    uint64_t left_out, left_bytes; /* blocks, their bytes: reader_range() */
-    uint32_t last_seq;             /* then: of the last block before */
+    struct reader_block first;     /* the first block as reader_index() found it */
+    uint64_t left_out, left_bytes; /* blocks that reader_range() left out, and their bytes */
+    uint32_t last_seq;             /* if it left out any: number of the last block before that */
     int seek_table;
 };
 

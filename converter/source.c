@@ -23,9 +23,9 @@
 /* a file of this size is read completely: its blocks are wanted next */
 #define SMALL   (4 * WINDOW)
 #define LOOK_MS 200
-#define QUIET   10          /* looks at a pipe without a byte, until it is said */
-#define HINT    12          /* what each begins with */
-#define NO_END  (64u << 20) /* of a pipe: blocks are up to 4 MiB long, and some may be damaged */
+#define QUIET   10          /* looks at a pipe that brings no byte before source_waits() */
+#define HINT    12          /* length of what every hint begins with */
+#define NO_END  (64u << 20) /* bytes of a pipe without a trace: some 4 MiB blocks may be damaged */
 #define COPIES  64
 
 /* Makes an unlinked file to spool into. */
@@ -64,7 +64,7 @@ int (*source_stopped)(void);
 
 void (*source_waits)(const char *path);
 
-/* Until there is something to read, or the end. 0, or -EINTR: nobody wants it any more, and it may bring more for ever. */
+/* Waits until there is something to read, or the end. Returns 0, or -EINTR if source_stopped() ends it, because a pipe may go on for ever. */
 static int wait_for(int from, const char *path, unsigned *looks) {
     struct pollfd p = {.fd = from, .events = POLLIN};
     int ready = 0;
@@ -76,11 +76,11 @@ static int wait_for(int from, const char *path, unsigned *looks) {
             source_waits(path);
         ready = poll(&p, 1, LOOK_MS);
     }
-    *looks = QUIET + 1; /* it has a writer */
+    *looks = QUIET + 1; /* it has a writer: source_waits() is not called any more */
     return 0;
 }
 
-/* Whether a block of a trace begins in there, or it is the beginning of a zstd file. */
+/* Returns whether a block of a trace begins in the n bytes at p, or these are the first ones (n == size) and begin a zstd file. */
 static int is_like_trace(const uint8_t *p, size_t n, uint64_t size) {
     static const uint8_t hint[HINT] = {0x5d, 0x2a, 0x4d, 0x18, 60, 0, 0, 0, 'P', 'R', 'B', 'h'};
 
@@ -94,7 +94,7 @@ static int spool(int from, const char *path) {
     int to = buf ? temp_file() : -ENOMEM;
     int err = to < 0 ? to : 0, is_trace = 0;
     uint64_t size = 0;
-    size_t kept = 0; /* of the part before: a block may begin at its end */
+    size_t kept = 0; /* bytes kept of the part before, because a block may begin at its end */
     unsigned looks = 0;
 
     while (!err && (err = wait_for(from, path, &looks)) == 0) {

@@ -30,9 +30,9 @@ void source_set_remote(const struct source_remote *remote);
 /* Returns 1 when the name is a URL and functions to read it were set. */
 int source_is_remote(const char *path);
 
-/* Asked while a pipe is read, and while a damaged file is searched, by whichever thread reads: nonzero ends that, -EINTR. NULL: to the end. */
+/* Called while a pipe is read, and while a damaged file is searched, by whichever thread reads: a nonzero result ends that with -EINTR. NULL: nothing does. */
 extern int (*source_stopped)(void);
-/* Told, once for each, of a pipe that nothing has come through for two seconds: it may be waited for for ever. NULL: nobody is. */
+/* Called once for each pipe that has brought nothing for two seconds: the wait for it may never end. May be NULL. */
 extern void (*source_waits)(const char *path);
 
 struct source {
@@ -47,16 +47,16 @@ struct source {
     size_t buf_len, buf_cap;
 };
 
-/* Opens a regular file, or a pipe, a socket or "-" by copying it to an unlinked file in $TMPDIR or /tmp
- * (once a process: the copy is kept for whoever opens it again). 0 or -errno: -EISDIR: a directory; -ENOTBLK: a device, which may have
- * no end (/dev/null has one, and is empty). Of a pipe in whose first 64 MiB no trace begins it is those: it may have no end either. */
+/* Opens a regular file; or a pipe, or "-" (stdin, which may be a socket), by copying it to an unlinked file in $TMPDIR or /tmp, once in a process:
+ * the copy is kept for those who open it again. If no trace begins in the first 64 MiB of a pipe, only these are copied: the pipe may have no end.
+ * Returns 0 or -errno: -EISDIR for a directory, -ENOTBLK for a device, which may have no end either (except /dev/null, which is empty). */
 int source_open(struct source *s, const char *path);
 /* Borrows n bytes, which must stay until source_close(). */
 void source_memory(struct source *s, const void *p, size_t n);
 /* Returns a pointer to up to `want` bytes at off, valid until the next call, and sets *got to how many there are (fewer only at the end or
  * after a read error). Returns NULL when there are none. */
 const uint8_t *source_view(struct source *s, uint64_t off, size_t want, size_t *got);
-/* Where data begins at or behind off, which is not in a file's hole: those are as long as somebody likes, and read as zeros. */
+/* Returns the first offset from `off` on that is not in a hole of the file, or the file's size: holes read as zeros, and may be of any length. */
 uint64_t source_data(const struct source *s, uint64_t off);
 void source_close(struct source *s);
 

@@ -38,7 +38,7 @@ int sql_casts_time(sqlite3_context *ctx, sqlite3_value *v, double *out) {
     return 0;
 }
 
-/* With its fraction, as far as it has one. */
+/* Sets the function's result to the time as a text, without the zeros at the end of its fraction. */
 static void put_time(sqlite3_context *ctx, double t, const char *format) {
     char *text = NULL, *end;
     int64_t us = llround(t * 1e6);
@@ -61,7 +61,7 @@ static void time_as_text(sqlite3_context *ctx, int n, sqlite3_value **v) {
         put_time(ctx, t, sqlite3_user_data(ctx));
 }
 
-/* '12:00', '12:00:00.25'. -1: it is none */
+/* Parses a time of day such as '12:00' or '12:00:00.25'. Returns it in seconds, or -1. */
 static double clock_of(const char *text) {
     unsigned h, m;
     double s = 0;

@@ -131,7 +131,7 @@ static int loop(struct repl *r, struct prompt *p) {
             break;
         if (got == -EINTR) { /* Ctrl-C at the prompt drops the input */
             if (prompt_interactive(p))
-                printf("KeyboardInterrupt\n"); /* as Python's own */
+                printf("KeyboardInterrupt\n"); /* as Python's own prompt does */
             r->n = 0;
             rc = 0;
             continue;

@@ -239,7 +239,7 @@ static int collect(struct stacks *s) {
     return TOOL_OK;
 }
 
-/* A number of all recordings, such as their first time; 0: there is none. */
+/* Returns an aggregate of all recordings (of the run, if one is given), such as their first time: an SQL expression. 0: there is none. */
 static int64_t number_of(struct stacks *s, const char *what) {
     char *sql = sqlite3_mprintf("SELECT %s FROM trace_file WHERE ?1 IS NULL OR run = ?1", what);
     sqlite3_stmt *st = NULL;
@@ -254,7 +254,7 @@ static int64_t number_of(struct stacks *s, const char *what) {
     return n;
 }
 
-/* Nobody has a sample at that time: what there is. */
+/* Reports that no process has a sample at that time, and which times were recorded. Returns the exit code. */
 static int say_nothing(struct stacks *s) {
     char times[2][32] = {"?", "?"};
 
@@ -286,7 +286,7 @@ static int answer(struct stacks *s) {
     return TOOL_OK;
 }
 
-/* --at 17:05:12.248, as answers say it: of the last day that was recorded until then. ns, 0: it is none */
+/* Returns the time in ns UTC that --at 17:05:12.248 means, a form that answers print: the last one before the recordings end. 0: it is not of this form. */
 static int64_t time_of_day(struct stacks *s) {
     const int64_t day = INT64_C(86400000000000);
     int64_t end = number_of(s, "max(end_ts)");

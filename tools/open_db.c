@@ -113,7 +113,8 @@ static int open_file(sqlite3 **out, const char *path, const char *name, int flag
 /* ---- traces: into a temporary database ---- */
 
 static int said; /* lines about the traces: they are to be said again with the next question */
-static const char *kept; /* the cache's database that is written, a name that nobody has given */
+static const char
+    *kept; /* the cache's database that is being written: the user does not know its name */
 
 static int tick(void *ctx, double part) {
     (void)ctx;

@@ -13,7 +13,7 @@
 
 #define TEMPORARY ".probing-pack-"
 
-/* A file that a pack has left that was killed: ours, begun as a trace is, and nobody holds the lock on it. */
+/* Returns 1 if the file was left by a pack that was killed: it is ours, begins as a trace does, and nobody holds the lock on it. */
 static int is_left(int fd) {
     uint8_t head[4];
     struct stat st;
@@ -23,7 +23,7 @@ static int is_left(int fd) {
            trace_get32(head) == TRACE_HINT_MAGIC && flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-/* Takes those away, from a directory that was not looked at just before. */
+/* Deletes such files from the directory, unless the call before was for the same directory. */
 static void sweep(const char *dir) {
     static char last[PATH_MAX] = "/";
     struct dirent *e;
@@ -57,7 +57,7 @@ int pack_file_new(const char *path, char temporary[PATH_MAX]) {
     int fd = mkostemp(temporary, O_CLOEXEC); /* 0600 */
     if (fd < 0)
         return -errno;
-    flock(fd, LOCK_EX); /* before there is anything in it */
+    flock(fd, LOCK_EX); /* while it is still empty, so that no other pack deletes it */
     return fd;
 }
 

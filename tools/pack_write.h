@@ -14,7 +14,7 @@
 
 #include "pack.h"
 
-/* A new file beside `path`, and its name. Its descriptor or -errno. What a pack that was killed has left in that directory goes. */
+/* Creates a file in the directory of `path`, and stores its name. Returns its descriptor or -errno. Deletes what a killed pack has left in that directory. */
 int pack_file_new(const char *path, char temporary[PATH_MAX]);
 /* Gives the file its name, once its contents are on the disk, and makes the name durable too; the name must be free unless `replace`. rc:
  * the error so far, or 0. Closes fd. Returns 0 or -errno; after an error the file is deleted. */

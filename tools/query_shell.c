@@ -297,7 +297,7 @@ static void command(struct shell *s, const char *line) {
     }
 }
 
-/* Whether the line is that word and nothing else, with a semicolon or not. */
+/* Whether the line is nothing but that word, in upper or lower case, with or without a semicolon. */
 static int is_word(const char *line, const char *word) {
     size_t n = strlen(word);
 

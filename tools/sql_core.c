@@ -16,7 +16,7 @@ static int is_end(struct token t) {
     return t.kind == END || sql_is_sign(t, ");");
 }
 
-/* ---- where its clauses are ---- */
+/* ---- the clauses ---- */
 
 /* Returns the clause that begins at `t`, after the token `prev`, or NULL. *first: the last token before the clause's content. */
 static struct sql_span *clause_at(struct sql_core *c, struct token prev, struct token t,

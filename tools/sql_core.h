@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql_core.h - the clauses of a SELECT in an SQL text, and which columns it has.
+ * sql_core.h - finds the clauses of a SELECT in an SQL text, and asks SQLite which columns it has.
  *
  *     struct sql_core c;
  *     sql_core_read(&c, prev, select);                     // c.list, c.body ... are parts of the text
@@ -14,25 +14,28 @@
 
 #include "sql_tokens.h"
 
-/* From `p` to before `end`. */
+/* A part of an SQL text, [p, end). */
 struct sql_span {
     const char *p, *end;
 };
 
-/* One SELECT, up to what follows it: ')', ';', UNION and the like, or the end. A span whose p is NULL: it has no such clause. */
+/* One SELECT. It ends before the ')', ';' or UNION (EXCEPT, INTERSECT) that follows it, or at the end of the text. A clause that it does
+ * not have has p NULL. body, window and limit begin with their keyword, the others after it; body begins with FROM (or WHERE) and ends where the next
+ * of these clauses begins. */
 struct sql_core {
     const char *begin, *end;
     struct sql_span list, on, body, window, condition, order, limit;
-    int distinct; /* SELECT DISTINCT, of whole rows */
-    int compound; /* part of a UNION or the like: ORDER BY and LIMIT after it are not its own */
+    int distinct; /* SELECT DISTINCT without ON */
+    int compound; /* part of a UNION or the like: an ORDER BY or LIMIT after it is the whole compound's */
 };
 
-/* The first token at or behind p that is no blank. */
+/* Returns the first token at or after p that is neither blank nor comment. */
 struct token sql_core_token(const char *p);
 /* Reads the SELECT at `select`, which follows the token `prev`. */
 void sql_core_read(struct sql_core *c, struct token prev, struct token select);
 void sql_core_put(FILE *f, struct sql_span s);
-/* A statement that has its columns; `statement`: the text from where the statement begins. 0; -ENOMEM; -EINVAL, and SQLite's message is with `db`. */
+/* Prepares a statement with the columns of the SELECT: *st, for the caller to finalize. statement: where the SELECT's statement begins, whose
+ * WITH is used. Returns 0, -ENOMEM, or -EINVAL with the reason in sqlite3_errmsg(db). */
 int sql_core_columns(sqlite3 *db, const char *statement, const struct sql_core *c,
                      sqlite3_stmt **st);
 

@@ -63,14 +63,15 @@ static void put_table(FILE *f, struct token t) {
     fputs("' COLLATE NOCASE", f);
 }
 
-/* '12', '-3' */
+/* Returns whether a string holds an integer: '12', '-3'. */
 static int is_whole_number(struct token t) {
     size_t sign = t.n > 3 && t.p[1] == '-', digits = strspn(t.p + 1 + sign, "0123456789");
 
     return digits > 0 && digits < 19 && digits + sign + 2 == t.n;
 }
 
-/* A text where a time is asked for is one, and added to a time it is a length of time. */
+/* Writes a string: as a number where it is compared with a column of numbers, as a time where it is compared with a time, and as a duration where
+ * it is added to a time. */
 static int put_text(struct sql_out *w, struct token t, struct token prev, char *why) {
     struct sql_level *l = &w->level[w->depth];
     size_t start = sql_out_end(w);
@@ -135,7 +136,7 @@ static int cast(struct sql_out *w, struct token colon, struct token *last, char 
     return err;
 }
 
-/* Whether a date begins at `t`, of those that say so: DATE '...', current_date, CAST(x AS DATE), x::date. *end: behind it. */
+/* Returns whether what begins at `t` is clearly a date: '2026-01-31', DATE '...', current_date, CAST(x AS DATE), x::date. *end: where it ends. */
 static int is_date(struct token t, const char **end) {
     struct token next = sql_after(t), type;
 
@@ -167,7 +168,7 @@ static int is_date(struct token t, const char **end) {
     return 1;
 }
 
-/* The last operand, which ends at `end`, is asked for as a text. */
+/* Converts the last operand, which ends at `end`, to a text if it is a time. */
 static int put_as_text(struct sql_out *w, enum sql_kind kind, size_t end) {
     if (!kind || kind == SQL_CLOCK)
         return 0;
@@ -263,7 +264,7 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
     return err;
 }
 
-/* $$text$$ of PostgreSQL at the signs, which SQLite takes for the name of a parameter. 1: it is none */
+/* Writes PostgreSQL's $$text$$ at `t`, which SQLite takes for the name of a parameter, as a string. Returns 0, or 1 if it is something else. */
 static int put_dollars(struct sql_out *w, struct token t, struct token *last) {
     const char *end = t.p[1] == '$' ? strstr(t.p + 2, "$$") : NULL;
 
@@ -281,7 +282,8 @@ static int put_dollars(struct sql_out *w, struct token t, struct token *last) {
     return 0;
 }
 
-/* Brackets: array_agg(x)[1] of a list, which is JSON here; SQLite takes them for a name. 1: they are one */
+/* Writes the index in array_agg(x)[1] as json_extract(), because a list is a JSON text here; SQLite takes brackets for quotes of a name. Returns 1 if they
+ * are those, else 0 or -errno. */
 static int put_brackets(struct sql_out *w, struct token t, struct token prev, char *why) {
     int behind =
         prev.p + prev.n == t.p && (prev.kind == QUOTED || sql_is_sign(prev, ")") ||
@@ -307,7 +309,7 @@ static int put_brackets(struct sql_out *w, struct token t, struct token prev, ch
     return err;
 }
 
-/* A number, a name in quotes. */
+/* Writes a number, or a name in quotes. */
 static int put_other(struct sql_out *w, struct token t, struct token prev, char *why) {
     struct sql_level *l = &w->level[w->depth];
     int err = t.kind == QUOTED ? put_brackets(w, t, prev, why) : 1;
@@ -398,7 +400,7 @@ int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
     struct sql_names names = {.n = 0};
     int err = dialect(sql, &names, out, why);
 
-    if (!err && names.n) { /* once more: they may be used before the place that gives them */
+    if (!err && names.n) { /* once more: a name may be used before the place that gives it */
         free(*out);
         err = dialect(sql, &names, out, why);
     }

@@ -8,21 +8,22 @@
  *
  *     INTERVAL '1 hour 30 min', INTERVAL '5' MINUTE, INTERVAL 5 MINUTE    seconds (a month is 30 days, a year 365)
  *     EXTRACT(hour FROM ts)                   date_part('hour', ts)
- *     timestamp > '2026-01-31 12:00', BETWEEN '...' AND '...'     to_timestamp('...'): a text that is compared with a column of times (when.h)
- *     a column of times: also what a SELECT calls one (max(timestamp) AS m ... HAVING m > '...'), in IN (...), NOT BETWEEN, coalesce(...)
+ *     timestamp > '2026-01-31 12:00', BETWEEN '...' AND '...'     to_timestamp('...'), where a string is compared with a column of times (when.h)
+ *     the same in IN (...), NOT BETWEEN and coalesce(...), and for a name that the text gives to a time (max(timestamp) AS m ... HAVING m > '...')
  *     TIMESTAMP '2026-01-31', CAST(x AS TIMESTAMP), x::timestamp  to_timestamp(x)        x::int     CAST(x AS INTEGER) (sql_types.h)
- *     x::date, x::time, x::boolean, x::decimal(10, 2), x::json, timestamp::text, timestamp LIKE '2026-%'    what these are elsewhere
- *     x::date + 1, x::date - y::date          by days        timestamp + '1 hour'     by its seconds
+ *     x::date, x::time, x::boolean, x::decimal(10, 2), x::json, timestamp::text, timestamp LIKE '2026-%'    functions that give what other engines give
+ *     x::date + 1, x::date - y::date          in days        timestamp + '1 hour'     in seconds
  *     CURRENT_TIMESTAMP                       now()
- *     $$text$$, array_agg(x)[1], round(x, -2), random() < 0.1     'text', a list's first, hundreds, a tenth of the rows
+ *     $$text$$, array_agg(x)[1], round(x, -2), random() < 0.1     'text', the list's first element, x in hundreds, a tenth of the rows
  *     datetime(timestamp), strftime('%H', timestamp)      the same with 'unixepoch': SQLite takes such a number for days
  *     percentile_cont(0.9) WITHIN GROUP (ORDER BY x)      percentile_cont(x, 0.9)
- *     a ILIKE b                               a LIKE b (which takes no notice of case for ASCII)
+ *     a ILIKE b                               a LIKE b (which ignores the case of ASCII letters)
  *     string_agg, strpos, char_length, variance, nvl      group_concat, instr, length, var_samp, ifnull
  *     array_agg, list, bool_and, every, bool_or           json_group_array (a text), min, min, max
  *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
- * QUALIFY and DISTINCT ON stay, too: sql_select.h, and so does * EXCLUDE: sql_star.h. What is not known at all is refused: sql_foreign.h. Other strings, quoted names and comments stay as they are, and so does all else: errors in it are SQLite's to find.
+ * QUALIFY and DISTINCT ON stay in the text for sql_select.h, * EXCLUDE for sql_star.h. The syntax that sql_foreign.h knows is refused. Everything else,
+ * comments and quoted names among it, stays as it is: SQLite finds the errors in it.
  * The functions are in converter/sql_functions.h, information_schema in converter/sql_schemas.h.
  */
 #ifndef PROBING_TOOLS_SQL_DIALECT_H
@@ -30,7 +31,7 @@
 
 #define SQL_DIALECT_WHY 200
 
-/* Any number of statements. *out: malloc. 0, -ENOMEM, or -EINVAL (no such unit of time or type, nothing to show) with a sentence in `why`. */
+/* The text may hold any number of statements. *out: malloc'ed. Returns 0, -ENOMEM, or -EINVAL (such as for an unknown type) with a sentence in `why`. */
 int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]);
 
 #endif

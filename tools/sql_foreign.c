@@ -10,7 +10,8 @@ static const char no_regex[] =
 static const char no_sets[] =
     "write one SELECT ... GROUP BY for each of its groups, with UNION ALL between them";
 
-/* CALLED: a '(' stands behind it; BETWEEN: a table or a value before it, and behind it these words, or another value; COMPARED: = ANY ( */
+/* Where such a word stands. CALLED: before a '('. BETWEEN: after a table or a value, and before one of the words `behind` (NULL: before another
+ * value). BEGINS: at the beginning of a statement, before one of the words `behind` (NULL: any). COMPARED: as in x = ANY (. */
 enum where { CALLED, BETWEEN, BEGINS, COMPARED };
 static const struct foreign {
     const char *words;
@@ -51,7 +52,7 @@ static int is_operand(struct token t) {
                               " between distinct by group order limit "));
 }
 
-/* Whether it is that, and not a name. */
+/* Returns whether `t`, one of the words of f, stands where f says; if not, it is a name. */
 static int is_meant(const struct foreign *f, struct token t, struct token prev, int begins) {
     struct token next = sql_after(t);
 
@@ -82,7 +83,7 @@ int sql_foreign(struct token t, struct token prev, int begins, char *why, size_t
         const struct foreign *f = &all[i];
         if (!sql_is_one_of(t, f->words) || !is_meant(f, t, prev, begins))
             continue;
-        int two = f->behind && *f->behind == ' '; /* ANTI JOIN */
+        int two = f->behind && *f->behind == ' '; /* both words are said: ANTI JOIN */
         if (f->instead == no_regex)
             snprintf(why, size, "%s", no_regex);
         else

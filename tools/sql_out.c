@@ -38,7 +38,7 @@ const char sql_out_gives_time[] =
     " now to_timestamp date_trunc date_bin time_bucket from_unixtime to_timestamp_seconds"
     " to_timestamp_millis to_timestamp_micros to_timestamp_nanos ";
 
-/* A column that the views have times in, or what this text calls one. */
+/* Returns the kind of a column of times in the views, or of a name that the text gives to a time. */
 enum sql_kind sql_out_kind(const struct sql_out *w, struct token t) {
     int quoted = t.kind == QUOTED;
     char name[32];
@@ -68,7 +68,7 @@ int sql_out_is_number(struct token t) {
     return sql_is_one_of(t, columns);
 }
 
-/* The operand that is written is called `t`. */
+/* Notes that the text gives the last operand, if it is a time, the name `t`. */
 void sql_out_keep_name(struct sql_out *w, struct token t) {
     struct sql_names *names = w->names;
 
@@ -79,14 +79,14 @@ void sql_out_keep_name(struct sql_out *w, struct token t) {
     names->name[names->n++] = t;
 }
 
-/* The last name of a chain (s.timestamp) that begins at `t`. */
+/* Returns the last name of the chain (s.timestamp) that begins at `t`. */
 struct token sql_out_last_name(struct token t) {
     for (struct token dot = sql_after(t); sql_is_sign(dot, "."); dot = sql_after(t))
         t = sql_after(dot);
     return t;
 }
 
-/* Returns whether the text at `t` is compared with a time that follows it. */
+/* Returns the kind of the time that the string at `t` is compared with, if that follows the string. */
 enum sql_kind sql_out_before_time(const struct sql_out *w, struct token t) {
     struct token next = sql_after(t);
 
@@ -100,7 +100,7 @@ enum sql_kind sql_out_before_time(const struct sql_out *w, struct token t) {
     return sql_is_sign(sql_after(next), "(") ? SQL_PLAIN : sql_out_kind(w, next);
 }
 
-/* Notes that an operand was written, which starts at `start`. */
+/* Notes that the last operand is of this kind, and starts at the offset `start`. */
 void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind) {
     struct sql_level *l = &w->level[w->depth];
 
@@ -112,7 +112,7 @@ void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind) {
         w->time = l->sum ? SQL_PLAIN : kind;
 }
 
-/* An argument, or what stands in parentheses, is over. */
+/* Returns the kind of the argument, or of the expression in parentheses, that ends here. */
 enum sql_kind sql_out_argument(const struct sql_out *w) {
     const struct sql_level *l = &w->level[w->depth];
 
@@ -125,7 +125,7 @@ void sql_out_no_operand(struct sql_out *w) {
     w->number = 0;
 }
 
-/* Functions that give one of their arguments. */
+/* Functions that return one of their arguments. */
 const char sql_out_picks[] = " min max coalesce ifnull nvl greatest least nullif ";
 
 void sql_out_open(struct sql_out *w, struct token name, size_t start) {

@@ -100,7 +100,7 @@ static int failed(const struct sql_run *r, const struct rows *rows, const char *
     return tool_fail("cannot answer: %s%s", message, advice(message, sql));
 }
 
-/* TOOL_OK, or an exit code: a parameter has no value, which SQLite would take for NULL. */
+/* Binds the parameters. Returns TOOL_OK, or an exit code if the statement has some and r has none: SQLite would take them for NULL. */
 static int bind(const struct sql_run *r, sqlite3_stmt *st) {
     for (int i = 1; r->nparams == 0 && i <= sqlite3_bind_parameter_count(st); i++) {
         const char *name = sqlite3_bind_parameter_name(st, i);

@@ -8,12 +8,12 @@
 
 #include "sql_core.h"
 
-/* One * with what is said of its columns. */
+/* A * in the list of a SELECT, with the changes that follow it. */
 struct star {
-    struct sql_core core;     /* the SELECT that it is in */
-    const char *statement;    /* where its statement begins */
-    struct sql_span star;     /* "t.*" */
-    struct token change, end; /* EXCLUDE, REPLACE, RENAME; the last token that belongs to them */
+    struct sql_core core;     /* the SELECT that has the * in its list */
+    const char *statement;    /* where that SELECT's statement begins */
+    struct sql_span star;     /* the * with its table's name, "t.*" */
+    struct token change, end; /* word of the first change (EXCLUDE); last token of the last one */
 };
 
 static int is_change(struct token t) {
@@ -29,7 +29,7 @@ static struct token change_end(struct token t) {
     return sql_is_sign(next, "(") ? sql_closing(next) : next;
 }
 
-/* A name as an SQL text. */
+/* Writes a name as a quoted SQL identifier. */
 static void put_name(FILE *f, const char *name) {
     char *quoted = sqlite3_mprintf("\"%w\"", name);
 
@@ -43,7 +43,7 @@ static int is_name(struct token t, const char *name) {
     return (t.kind == WORD || t.kind == QUOTED) && sql_same_name(t, other);
 }
 
-/* The item of a change that is about column `name`: (a, b), (x + 1 AS a), (a AS b). 0: none is */
+/* Finds the item of a change that is about the column `name`, in (a, b), (x + 1 AS a) or (a AS b). Returns 0 if there is none. */
 static int find_item(struct token change, struct token end, const char *name,
                      struct sql_span *item) {
     struct token open = sql_after(change), first, last;
@@ -69,7 +69,7 @@ static int find_item(struct token change, struct token end, const char *name,
     return 0;
 }
 
-/* Whether all items of a change are about columns that there are. */
+/* Returns whether each item of a change is about a column that exists. */
 static int are_there(sqlite3_stmt *st, struct token change, struct token end) {
     struct sql_span item;
     int items = 1, found = 0;
@@ -85,7 +85,7 @@ static int are_there(sqlite3_stmt *st, struct token change, struct token end) {
     return found >= items;
 }
 
-/* The columns of the star, without those that are left out. */
+/* Writes the columns of the *, as its changes make them. Returns 0, -ENOMEM, or -EINVAL with a sentence in `why`. */
 static int put_columns(FILE *f, sqlite3_stmt *st, const struct star *s, char *why) {
     int n = sqlite3_column_count(st), put = 0;
 
@@ -121,7 +121,7 @@ static int put_columns(FILE *f, sqlite3_stmt *st, const struct star *s, char *wh
         }
         sql_core_put(f, (struct sql_span){s->star.p, s->star.end - 1}); /* "t." */
         put_name(f, name);
-        if (as.p) { /* a AS b: behind the a */
+        if (as.p) { /* what follows the a in "a AS b" */
             struct token a = sql_core_token(as.p);
             sql_core_put(f, (struct sql_span){a.p + a.n, as.end});
         }
@@ -133,7 +133,7 @@ static int put_columns(FILE *f, sqlite3_stmt *st, const struct star *s, char *wh
     return 0;
 }
 
-/* The first * with a change; of those within each other the innermost. */
+/* Finds the first * with a change in the SELECT that ends first: so one within another, or in a WITH before it, is rewritten before that. */
 static int find_star(const char *sql, struct star *s) {
     struct token prev = {END, NULL, 0};
     const char *begin = sql;
@@ -165,7 +165,7 @@ static int find_star(const char *sql, struct star *s) {
 }
 
 static int put_star(FILE *f, sqlite3 *db, const char *sql, const struct star *s, char *why) {
-    struct sql_core only = s->core; /* SELECT t.* FROM ... */
+    struct sql_core only = s->core; /* the SELECT with only the * in its list */
     sqlite3_stmt *st = NULL;
 
     only.list = s->star;

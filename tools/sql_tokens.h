@@ -29,9 +29,9 @@ int sql_is(struct token t, const char *word);
 int sql_is_one_of(struct token t, const char *words);
 /* Returns 1 when it is one of these signs. */
 int sql_is_sign(struct token t, const char *signs);
-/* Whether two names are the same, quoted or not. */
+/* Returns 1 when two names are the same, in upper or lower case, quoted or not. */
 int sql_same_name(struct token a, struct token b);
-/* The ')' of the '(' at `t`, or END. */
+/* Returns the ')' that closes the '(' at `t`, or END. */
 struct token sql_closing(struct token t);
 
 #endif

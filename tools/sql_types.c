@@ -39,7 +39,7 @@ struct token sql_type_end(struct token t) {
     return t;
 }
 
-/* Of numeric(10, 2) the 2; of numeric(10) 0. -1: it has none */
+/* Returns the decimal places of a type: 2 for numeric(10, 2), 0 for numeric(10), -1 for numeric. */
 static int places(struct token type) {
     struct token open = sql_after(type), comma = sql_after(sql_after(open)),
                  scale = sql_after(comma);

@@ -86,7 +86,7 @@ static int within_group(struct sql_out *w, struct token name, struct token *last
     return err;
 }
 
-/* Whether the last argument is a number below 0: round(x, -2). */
+/* Returns whether the last argument is a negative number, as in round(x, -2). */
 static int is_negative_last(struct token open) {
     struct token close = sql_closing(open), a = open, b = open, c = open;
 
@@ -95,7 +95,7 @@ static int is_negative_last(struct token open) {
     return a.kind == NUMBER && sql_is_sign(b, "-") && sql_is_sign(c, ",");
 }
 
-/* random() where it is meant as one from 0 to 1: multiplied, or compared with a fraction. */
+/* Returns whether a number from 0 to 1 is meant by `t`: rand(), or a random() that is multiplied, or compared with a fraction. */
 static int is_share(struct token t) {
     struct token open = sql_after(t), close = sql_closing(open), next = sql_after(close);
 
@@ -202,7 +202,7 @@ int sql_words_put(struct sql_out *w, struct token t, struct token *last, char *w
         fputs("round_to", w->f);
         return 0;
     }
-    if (is_share(t)) { /* SQLite's is any whole number of 64 bits */
+    if (is_share(t)) { /* SQLite's random() is any 64-bit integer */
         sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
         fputs("(random() / 18446744073709551616.0 + 0.5)", w->f);
         *last = sql_closing(open);

@@ -51,14 +51,14 @@ static inline char *proc_stat_field(char *stat, int n) {
     return p ? p + 1 : NULL;
 }
 
-/* The number that field n of such a file is; 0 where it cannot be read. */
+/* Returns the number in field n of the /proc/PID/stat at this path; 0 if it cannot be read. */
 static inline uint64_t proc_stat_number(const char *path, int n) {
     char text[1024], *field;
     proc_read_file(path, text, sizeof text);
     return (field = proc_stat_field(text, n)) ? strtoull(field, NULL, 10) : 0;
 }
 
-/* Where in the text stands what is behind `name` and some of the characters `between` at the start of a line; NULL: no line has it. */
+/* Finds the line of the text that begins with `name` and at least one of the characters `between`. Returns what follows these; NULL: there is no such line. */
 char *proc_value(const char *text, const char *name, const char *between);
 
 /* ---- mappings ---- */

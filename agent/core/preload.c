@@ -22,7 +22,7 @@ static void *python_base; /* load address of the object that contains CPython */
 static int is_python(void) {
     Dl_info info;
     void *symbol = dlsym(RTLD_DEFAULT, "Py_Main");
-    if (!symbol) /* linked statically, and it has a main() of its own */
+    if (!symbol) /* CPython is linked statically, and the program has a main() of its own */
         symbol = dlsym(RTLD_DEFAULT, "_PyRuntime");
     dlerror(); /* clear our error, so that the program does not see it */
     if (symbol && dladdr(symbol, &info))
@@ -63,8 +63,8 @@ __attribute__((constructor)) static void preload(void) {
     errno = saved;
 }
 
-/* A program that has loaded libpython by itself (uWSGI's plugin, PyInstaller's programs) begins to initialise it: 3.8 and later ask
- * first of all for a clock to wait by, and hardly anybody else does. */
+/* CPython 3.8 and later call this first of all when they are initialized, and hardly anything else does: so here we notice a program that has
+ * loaded libpython by itself (uWSGI's plugin, PyInstaller's programs). */
 PROBING_EXPORT int pthread_condattr_setclock(pthread_condattr_t *attr, clockid_t clock) {
     int (*next)(pthread_condattr_t *, clockid_t) = dlsym(RTLD_NEXT, "pthread_condattr_setclock");
     Dl_info info;
@@ -73,10 +73,10 @@ PROBING_EXPORT int pthread_condattr_setclock(pthread_condattr_t *attr, clockid_t
         python_base = info.dli_fbase;
         start_agent();
     }
-    return next ? next(attr, clock) : ENOSYS; /* before glibc 2.34, without libpthread */
+    return next ? next(attr, clock) : ENOSYS; /* glibc before 2.34, libpthread not loaded */
 }
 
-/* The address sanitizer asks whoever has this. It ends programs that have anything preloaded before it, ours included. */
+/* The address sanitizer calls this for its options. By default it ends programs that have anything, such as this stub, preloaded before it. */
 PROBING_EXPORT const char *__asan_default_options(void) {
     return "verify_asan_link_order=0";
 }
@@ -108,7 +108,7 @@ PROBING_EXPORT FILE *fopen64(const char *path, const char *mode) {
                         dladdr(__builtin_return_address(0), &info) && info.dli_fbase == python_base
                     ? open_stat_without_us()
                     : NULL;
-    if (!next) /* whoever gets here at the same time finds the same */
+    if (!next) /* threads that get here at the same time find the same function */
         next = dlsym(RTLD_NEXT, "fopen64");
     return out || !next ? out : next(path, mode);
 }

@@ -163,7 +163,7 @@ static void take_ranks(struct service *s) {
     meta_process(s->w, &ranks, &s->python, s->a->how);
 }
 
-/* Often at first: a DataLoader's worker that is spawned imports torch before its loop begins, and may not live for long. */
+/* Looks for the rank and the role, more often in the first 30 s: a spawned DataLoader worker imports torch before its loop begins, and may not live for long. */
 static void take_ranks_in_time(struct service *s, uint64_t now) {
     if (now < s->next_ranks)
         return;

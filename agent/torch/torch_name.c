@@ -253,7 +253,7 @@ static int is_stray(const struct node *up, const char *type) {
     return 0;
 }
 
-/* Of which root it is a part: its index + 1. 0: of none. */
+/* Returns 1 + the index of the root that the module is a part of, and its name there in text; 0: it is a part of none. */
 static uint32_t under_roots(void *self, char *text, size_t n) {
     for (uint32_t i = 0; i < nroots; i++) {
         void *from = capi_weak(roots[i].weak);

@@ -25,13 +25,13 @@ struct node {
     uint32_t id;         /* of its name in the trace */
     uint32_t edition;    /* of the dictionaries that have the name (struct torch_thread) */
     uint32_t name;       /* index of the name */
-    uint32_t base;       /* index of the name that those within it begin with */
-    uint32_t model;      /* outermost: index of the model's name that it is, or is a part of */
-    uint32_t row, after; /* torch_step.c: of calls without gradients; the serial before it there */
+    uint32_t base;       /* index of the name that the names of modules within it begin with */
+    uint32_t model;      /* outermost: index of the name of the model that it is, or is a part of */
+    uint32_t row, after; /* torch_step.c: last row of calls without gradients; serial before it */
     uint8_t quiet;       /* layer_rate leaves it out */
     uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
-    uint8_t part;        /* outermost, but a root's by name: model.encode(x) calls it */
-    const void *whole;   /* that root, or the module whose unseen call it is a part of; NULL */
+    uint8_t part;        /* outermost, but named as part of a root: model.encode(x) calls it */
+    const void *whole;   /* that root, or the module whose unseen call it is a part of; or NULL */
 };
 
 extern struct node **node_table; /* open addressing; NULL before the first */
@@ -58,7 +58,7 @@ static inline struct node *node_find(const struct node *up, const void *self) {
 struct node *node_make(struct torch_thread *l, struct node *up, void *self);
 /* Writes the name into the trace's dictionaries of this edition. Returns 1, or 0: no space just now. */
 int node_write(struct node *n, uint32_t edition);
-/* Its model's: for torch_step.c, 0 at first. */
+/* Returns where torch_step.c keeps which step trained the node's model last; 0 at first. */
 uint64_t *node_trained(const struct node *n);
 /* Whether its module, which is alive, is in evaluation mode: m.eval(). */
 int node_evaluates(const struct node *n);

@@ -55,8 +55,8 @@ static call_fn *original(void *self) {
 
 static void scan(void);
 
-/* Operators are traced (torch.compile, torch.export, make_fx), or tensors are without values (FAKE, which torch.export traces in, below
- * a PROXY that is not asked for here): a pass then computes nothing, it only shows its graph. */
+/* Returns 1 when a pass computes nothing and only shows its graph: operators are traced (PROXY: torch.compile, torch.export, make_fx), or tensors
+ * have no values (FAKE, in which torch.export traces, below a PROXY that is not asked for here). */
 static int traces(void) {
     int found = 0;
     if (!torch_lib.modes || !torch_lib.modes(0))

@@ -17,7 +17,7 @@
 #define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
 #define TEACHERS  8  /* calls without gradients before a step's passes that may be its own */
 #define IDLE      16 /* models called in turn without gradients that have a row each */
-#define RECENT    4  /* steps for which a model is trained after its last call with gradients */
+#define RECENT    4  /* steps after its last call with gradients in which a model is trained */
 
 static struct {
     struct torch_thread *leader; /* (a) the thread that counts */
@@ -149,19 +149,19 @@ static int comes_again(const struct node *n) {
     return n->serial == s.idle || (s.idle && n->row == s.row && n->after == s.idle);
 }
 
-/* Whether its model is one that the training is about now; of a part of it: and is evaluated. GIL held. */
+/* Whether the node's model was trained in the last steps; a part of a model must also be in evaluation mode. GIL held. */
 static int is_trained(const struct node *n) {
-    uint64_t at = *node_trained(n); /* number of the step + 1 */
+    uint64_t at = *node_trained(n); /* number of the last step that trained it, + 1 */
     return at && (int64_t)(s.number - at) < RECENT && (!n->part || node_evaluates(n));
 }
 
-/* Whose call begins: of a part of one that is not seen, m.__call__(x), m's node where it has one. NULL: such a call goes on. GIL held. */
+/* Returns the model whose call begins: n, or, if n is a part of an unseen call (m.__call__(x)), m's node where it has one. NULL: that call goes on. GIL held. */
 static struct node *model_of(struct node *n) {
     const void *before = s.whole;
     s.whole = n->part && !is_trained(n) ? NULL : n->whole;
     if (s.whole && s.whole == before && s.part != n->serial)
         return NULL;
-    s.part = n->serial; /* which comes again with the next call */
+    s.part = n->serial; /* the call's first part: it comes again with the next call */
     struct node *m = s.whole ? node_find(NULL, s.whole) : NULL;
     return m ? m : n;
 }
@@ -239,7 +239,7 @@ static void idles(struct torch_thread *l, struct node *m, const struct node *n) 
     int evaluates = trained && node_evaluates(n);
     if (evaluates)
         zeroes(l);
-    int behind = s.evaluated && s.idle && !trained; /* a reference's, after the model's */
+    int behind = s.evaluated && s.idle && !trained; /* a reference model's call after a model's */
     s.evaluating = s.evaluated =
         s.fresh && (evaluates || (again && trained) || ((again || behind) && !s.usual));
     if (s.fresh) {
@@ -269,7 +269,7 @@ int step_root(struct torch_thread *l, struct node *n) {
     if (gradients && !n->bare)
         steps_underway(1);
     if (l->marks[TORCH_MARK_OPTIMIZER].open) { /* a closure's */
-        s.grouped = 0; /* this optimizer does not belong to the one before */
+        s.grouped = 0; /* this optimizer does not belong to the step of the one before */
         *node_trained(n) = gradients ? s.number + 1 : *node_trained(n);
         if (!s.optimizer && !s.manual && s.called && !s.backward) /* the first; evaluation before */
             root_ended(l);

@@ -3,16 +3,16 @@
  * torch_step.h - finds where one training step ends and the next begins, and records what the USER callbacks of at::RecordFunction report: Optimizer.step
  * and the DataLoader's __next__.
  *
- * - A step ends with the outermost Optimizer.step, and these are numbered from 0 on. Other optimizers that step next belong to it (several
- *   stepped in a row); with a forward or backward pass in between each ends a step of its own (a GAN's two), and so does the same one again.
- *   Those that step within a backward pass (in hooks, on whatever thread of the engine's) are one: the step ends with the pass.
- * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model (or parts of it) that was trained
- *   in the last steps, wrapped or not, and is in evaluation mode now; of any other where it comes again in a row (one may be a teacher's or a
- *   generator's, and belongs to the step), or where the same two follow each other again (a policy's and a value function's rollout): then those
- *   before it, too. But of models that are not trained as many as were before the last step's passes, up to 8, are a teacher's of several views;
- *   where none were, one behind an evaluation is evaluated, too. Each call is a row, and the step begins after them; the parts of a bound method's
- *   call (f = m.__call__; f(x)) or of another method's (m.decode(x)) are one: up to another model's, or its first part again. What is called for a
- *   batch, within the DataLoader, is no evaluation.
+ * - A step ends with the outermost Optimizer.step; steps are numbered from 0 on. Other optimizers that step right after it (several in a row) belong to the
+ *   same step. Where a forward or backward pass lies in between, each ends a step of its own (a GAN's two), and so does the same optimizer when it steps
+ *   again. Optimizers that step within a backward pass (in hooks, on any of the engine's threads) end one step, with the pass.
+ * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model (or its parts) that was trained in the last
+ *   steps, wrapped or not, and is in evaluation mode now. A call of any other model is evaluation where the model comes again in a row (a single call may be
+ *   a teacher's or a generator's, and belongs to the step), or where the same two follow each other again (a policy's and a value function's rollout); so are
+ *   the calls before it, then. But of calls of models that are not trained, as many as preceded the last step's passes, up to 8, are a teacher's of several
+ *   views; if none did, a call after an evaluation is evaluation, too. Each call is a row, and the step begins after them; the parts that a bound method
+ *   (f = m.__call__; f(x)) or another method (m.decode(x)) calls are one, up to a part of another model, or its first part again. What makes a batch,
+ *   within the DataLoader, is no evaluation.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step. A step that GradScaler skips calls no
  *   Optimizer.step, so its passes count in the next one.
  * - Where no Optimizer.step is seen (a compiled one), Optimizer.zero_grad after a backward pass ends a step; if a batch was asked for or evaluation

@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings, or until their call raised. The first cause comes first.
---   since, waited     when the first of them began to wait; how long that was until its recording ended
---   rank, state       who, and what is wrong: 'never came'; 'dead', 'ended' (its recording ended before, or in it; at its program's end), 'not recorded' (there is no trace of it), 'cut off' (its
---                     trace is damaged, and without its end: whether it came is not known), 'silent' (its recording stops before, without an end: the process is stopped, by SIGSTOP or
---                     a debugger, or it died and nobody has recorded that);
+--   since, waited     when the first of the waiting ranks began to wait; the longest wait, until a recording ended or the call failed
+--   rank, state       the rank that others wait for, and what is wrong with it: 'never came' (to the call); 'dead' (its recording ended before the call, or in it), 'ended' (the
+--                     same, at its program's end), 'not recorded' (it has no trace), 'cut off' (its trace is damaged and lacks its end, so whether it came is not known), 'silent'
+--                     (its recording stops before the call, or in it, without an end: the process is stopped, by SIGSTOP or a debugger, or it died and nobody has recorded that);
 --                     'other call', 'other size' (it came to this call of the group with another operation, or another number of
---                     bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (for others; `does` says in what); 'all came' (rank NULL: nobody is missing, and
---                     yet it is not complete), 'from anybody' (rank NULL: any rank could send)
+--                     bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (it waits for others; `does` says in which call); 'all came' (rank NULL: nobody is
+--                     missing, yet the call is not complete), 'from anybody' (rank NULL: any rank could send)
 --   cause             1: the rank does not wait for others itself, so the hang began there
 --   group, seq, op    the collective (or message) that is not complete; waiting, waiters: the number of ranks that wait in it, and which
---   level             0: they wait for a cause; 1: they wait for somebody who waits at level 0, and so on; NULL: for a circle of ranks that all wait
+--   level             0: they wait for a cause; 1: they wait for somebody who waits at level 0, and so on; NULL: they wait in a circle of ranks that all wait
 --   does              where that rank's main thread was at last: the innermost Python function, and who called it in the user's code
 -- When a launcher has started the ranks again, this is about the last attempt.
 CREATE VIEW hangs_made AS
@@ -17,8 +17,8 @@ WITH latest AS MATERIALIZED (
   SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run
 ), parent AS MATERIALIZED ( -- a join, because a subquery for each process would read them all each time
   SELECT DISTINCT run, rank, host, pid FROM trace_file WHERE rank IS NOT NULL
-), told AS MATERIALIZED ( -- SIGTERM as a launcher sends it: by the parent, or by somebody who sent it to several processes. One sent to a single process is how that one died,
-  -- and a rank together with its own children (data loaders; a signal to its process group) counts as a single one
+), told AS MATERIALIZED ( -- when a process got SIGTERM as launchers send it: from its parent, or from a sender that sent it to several processes. SIGTERM to a single process is
+  -- just how that process died; a rank together with its own children (data loaders; a signal to its process group) counts as a single process
   SELECT trace, min(ts) AS ts FROM (
     SELECT f.id AS trace, e.ts, e.detail = 'SIGTERM sent by pid ' || f.ppid AS by_parent, min(f.pid) OVER same <> max(f.pid) OVER same AS to_several
     FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'term'
@@ -31,7 +31,7 @@ WITH latest AS MATERIALIZED (
   WHERE f.rank IS NOT NULL GROUP BY f.id
 ), first_told AS MATERIALIZED (
   SELECT f.run, f.attempt, min(d.ts) AS ts FROM told d JOIN trace_file f ON f.id = d.trace WHERE f.rank IS NOT NULL GROUP BY 1, 2
-), stuck AS MATERIALIZED ( -- calls that somebody waits in; also calls that a process was in when it was told to end, and that ended after that, in its own last moment
+), stuck AS MATERIALIZED ( -- calls that somebody waits in; also the last call of a process that was killed, if it was in that call when it was told to end
   SELECT c.id, c.pg, c.seq, c.op FROM comm c WHERE c.flags & 1 AND c.op NOT IN ('send', 'recv')
   UNION ALL
   SELECT c.id, c.pg, c.seq, c.op FROM told d CROSS JOIN trace_file t ON t.id = d.trace
@@ -76,14 +76,14 @@ WITH latest AS MATERIALIZED (
   FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40 JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt
   LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
   WHERE c.flags & 5 = 4 AND c.op NOT IN ('send', 'recv')
-), lost_call AS MATERIALIZED ( -- the first call of a group that failed after the last one to which all came: calls that were begun with it, or after it, failed for the same reason
+), lost_call AS MATERIALIZED ( -- a group's first call that failed after the last one to which all ranks came: calls that were begun with it, or after it, failed for the same reason
   SELECT k.run, k.attempt, k."group", min(k.seq) AS seq FROM (
     SELECT DISTINCT f.run, f.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40
     JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg WHERE c.flags & 9 = 8 AND c.op NOT IN ('send', 'recv')) x
   JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.complete = k.arrived AND k.missing IS NOT NULL
   LEFT JOIN (SELECT run, attempt, "group", max(seq) AS seq FROM collective WHERE arrived = size GROUP BY 1, 2, 3) w ON w.run IS k.run AND w.attempt = k.attempt AND w."group" = k."group"
   WHERE k.seq > coalesce(w.seq, -1) GROUP BY 1, 2, 3
-), failed AS MATERIALIZED ( -- the first of a group's last calls that raised in all that came to them, if anybody did not come
+), failed AS MATERIALIZED ( -- of a group's last calls, which raised in all ranks that came to them: the first one that some rank did not come to, or else the first one
   SELECT * FROM (
     SELECT f.*, row_number() OVER (PARTITION BY f.run, f."group" ORDER BY f.arrived >= (SELECT count(*) FROM group_rank o WHERE o.list = f.list), f.seq) AS nth FROM (
       SELECT r.run, r.attempt, r."group", max(r.list) AS list, r.seq, r.op, count(DISTINCT r.rank) AS arrived, group_concat(DISTINCT r.rank) AS came, min(r.ts) AS first_enter,
@@ -91,24 +91,24 @@ WITH latest AS MATERIALIZED (
     WHERE NOT EXISTS (SELECT 1 FROM (SELECT run, attempt, "group", max(seq) AS seq FROM collective GROUP BY 1, 2, 3) k
       WHERE k.run IS f.run AND k.attempt = f.attempt AND k."group" = f."group" AND k.seq >= f.seq)) f
   WHERE nth = 1 AND NOT EXISTS (SELECT 1 FROM lost_call o WHERE o.run IS f.run AND o.attempt = f.attempt AND o."group" = f."group")
-), cut AS MATERIALIZED ( -- traces that do not say what their process waited in at the end
+), cut AS MATERIALIZED ( -- damaged traces without an end: they do not say what their process waited in at the end
   SELECT DISTINCT l.trace FROM lost l JOIN trace_file f ON f.id = l.trace
   WHERE l.count > 0 AND l.reason IN ('cut_off_bytes', 'damaged_bytes', 'damaged_blocks', 'missing_blocks') AND f.end_reason IS NULL
-), told_of AS MATERIALIZED ( -- how many of a group's ranks have a trace that does
+), told_of AS MATERIALIZED ( -- how many of a group's ranks have a trace that does say it
   SELECT n.run, n.name, count(DISTINCT f.rank) AS ranks FROM (
     SELECT f.run, g.name, max(g.list) AS list FROM process_group g JOIN trace_file f ON f.id = g.trace GROUP BY 1, 2) n
   JOIN group_rank r ON r.list = n.list JOIN (SELECT run, CAST(rank AS INTEGER) AS rank FROM trace_file WHERE rank IS NOT NULL AND id NOT IN (SELECT trace FROM cut) GROUP BY 1, 2) f
     ON f.run IS n.run AND f.rank = r.rank
-  WHERE EXISTS (SELECT 1 FROM cut) OR EXISTS (SELECT 1 FROM trace_file t GROUP BY t.run HAVING count(DISTINCT t.rank) < max(t.world_size)) -- else all have
+  WHERE EXISTS (SELECT 1 FROM cut) OR EXISTS (SELECT 1 FROM trace_file t GROUP BY t.run HAVING count(DISTINCT t.rank) < max(t.world_size)) -- else all ranks have one
   GROUP BY 1, 2
-), called AS MATERIALIZED ( -- calls that somebody waits in, and the last of each group that somebody never came to, or the first that failed for it
+), called AS MATERIALIZED ( -- calls that somebody waits in; a group's last call, if some rank never came to it, or in its place the one in lost_call; the calls in failed
   SELECT DISTINCT run, attempt, "group", seq FROM waits WHERE NOT message
   UNION SELECT k.run, k.attempt, k."group", coalesce(o.seq, k.seq) FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
     FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) k LEFT JOIN lost_call o ON o.run IS k.run AND o.attempt = k.attempt AND o."group" = k."group"
     WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL AND coalesce(arrived < (SELECT t.ranks FROM told_of t WHERE t.run IS k.run AND t.name = k."group"), 1)
   UNION SELECT run, attempt, "group", seq FROM failed
-), came AS MATERIALIZED ( -- who made such a call of the group, whatever the operation; until: when it ended or failed, NULL: it waits;
-  -- threw: this, or what followed from it (torch raises in wait(), and the call is seen to end), has ended the program. (Durations are not
+), came AS MATERIALIZED ( -- the ranks that made such a call of the group, whatever the operation. until: when the call ended or failed; NULL: it waits.
+  -- threw: an exception from this call, or from what followed (torch raises in wait(), and the call is seen to end), has ended the program. (Durations are not
   -- aligned as times are: with a clock's drift of some parts in 100,000 a long wait is wrong by milliseconds.)
   SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised,
     CASE WHEN NOT c.flags & 1 AND c.id NOT IN (SELECT id FROM torn) THEN c.ts + c.duration END AS until,
@@ -121,8 +121,8 @@ WITH latest AS MATERIALIZED (
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
   UNION SELECT x.run, x."group", x.seq, r.rank, r.op, r.bytes, 1, r.until, f.end_ts, f.end_reason, 1
   FROM called x CROSS JOIN raised r ON r.run IS x.run AND r.attempt = x.attempt AND r."group" = x."group" AND r.seq = x.seq CROSS JOIN trace_file f ON f.id = r.trace
-), broken AS MATERIALIZED ( -- calls that ended in some ranks although others never came: somebody had died. What fails in the last second of a process that is killed says
-  -- nothing (all are killed, one after the other); where all are killed, neither does a death together with one that had come. failed: when the last of them did
+), broken AS MATERIALIZED ( -- calls that ended in some ranks although others never came, because somebody had died. A call that fails in the last second of a process that is killed
+  -- says nothing (all are killed, one after the other); where all are killed, nor does a death at the same time as that of a rank that had come. failed: when the call failed last
   SELECT *, CASE WHEN all_killed THEN min(failed, first_end - 1000000000) ELSE failed END AS before FROM (
     SELECT run, "group", seq, max(CASE WHEN end_reason IS NOT 'killed' OR end_ts > until + 1000000000 THEN until END) + 200000000 AS failed,
       min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end, max(threw) AS threw FROM came GROUP BY run, "group", seq)
@@ -130,9 +130,9 @@ WITH latest AS MATERIALIZED (
   SELECT row_number() OVER (ORDER BY min(ts)) AS id, run, attempt, "group", list, seq, message, CASE WHEN message THEN trace END AS sender,
     op, bytes, right_bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
     -- Processes that are killed together are not recorded to the same moment: on a busy machine their ends differ by seconds. Where the call failed in others that lived on, or that
-    -- a launcher ended, this was because of somebody who ended before.
+    -- a launcher ended, it failed because of a rank that had ended before.
     max(min(ts), min(end_ts) - 5000000000, coalesce((SELECT b.before FROM broken b WHERE b.run IS w.run AND b."group" = w."group" AND b.seq = w.seq AND NOT message), 0)) AS dead_before,
-    -- Where the others' calls failed before they were told, it was them, and not those that wait, who were.
+    -- Where none of those that wait were told to end, the others were, whose calls had failed before that: take the first of these.
     coalesce(min(term_ts), (SELECT t.ts FROM first_told t WHERE t.run IS w.run AND t.attempt = w.attempt)) AS term_ts, 0 AS failed
   FROM (SELECT *, first_value(op) OVER p AS right_op, first_value(bytes) OVER p AS right_bytes, min(CASE WHEN NOT message THEN seq END) OVER (PARTITION BY run, "group") AS first_seq
     FROM (SELECT *, count(*) OVER (PARTITION BY run, "group", seq, op, bytes) AS alike FROM waits)
@@ -144,8 +144,8 @@ WITH latest AS MATERIALIZED (
       WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
     CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts, b.first_end - 1000000000), NULL, b.threw IS 1
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
-  LEFT JOIN first_told d ON d.run IS k.run AND d.attempt = k.attempt -- where the launcher ended all others within that second: who ended before
-  -- Where all were killed, one after the other, the deaths say nothing; but ranks that had not come by then, for a long time, do.
+  LEFT JOIN first_told d ON d.run IS k.run AND d.attempt = k.attempt -- where the launcher ended all others within that second: a rank that ended before is dead
+  -- Where all were killed, one after the other, the deaths say nothing; but a rank that, for a long time, had not come by then is to blame.
   WHERE (coalesce(b.before, d.ts) IS NOT NULL OR b.all_killed AND b.threw) AND k.complete = k.arrived AND k.missing IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS k.run AND w."group" = k."group" AND NOT w.message)
   UNION ALL
@@ -153,7 +153,7 @@ WITH latest AS MATERIALIZED (
     NULL, NULL, NULL, NULL, coalesce((SELECT b.before FROM broken b WHERE b.run IS f.run AND b."group" = f."group" AND b.seq = f.seq), 0),
     (SELECT t.ts FROM first_told t WHERE t.run IS f.run AND t.attempt = f.attempt), 1
   FROM failed f
-), member AS MATERIALIZED ( -- the process that was this rank in the end (leaving out its own children)
+), member AS MATERIALIZED ( -- each rank's last process (that is not a child of another one of the rank)
   -- A process that ends by itself is gone once its last call is done: it closes its connections, and the others' calls fail, before its trace ends.
   SELECT run, rank, id AS trace, coalesce(thrown, CASE WHEN end_reason IN ('exit', '_exit') THEN min(end_ts,
       (SELECT c.ts + c.duration FROM comm c WHERE c.id BETWEEN first_id AND last_id AND NOT c.flags & 1 ORDER BY c.id DESC LIMIT 1)) END, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
@@ -171,18 +171,18 @@ WITH latest AS MATERIALIZED (
   LEFT JOIN came c ON NOT p.message AND c.run IS p.run AND c."group" = p."group" AND c.seq = p.seq AND c.rank = r.rank
   LEFT JOIN member m ON m.run IS p.run AND m.rank = r.rank LEFT JOIN cut x ON x.trace = m.trace
   LEFT JOIN (SELECT DISTINCT run, rank FROM came WHERE threw) e ON e.run IS p.run AND e.rank = r.rank
-  -- Where the call failed in all that came: because of ranks that had ended by then, or that had not come within a second (a timeout), and did not fail elsewhere themselves.
+  -- Where the call failed in all ranks that came, the ranks to blame are those that had ended by then, or had not come within a second (a timeout), and did not fail elsewhere themselves.
   WHERE (p.id > 0 OR CASE WHEN p.failed THEN e.rank IS NULL AND ((m.end_ts < p.dead_before OR m.end_ts < p.term_ts) AND NOT m.termed OR p.longest > 1000000000)
       ELSE m.end_ts < p.dead_before AND (m.end_reason IS NOT 'exit' OR m.threw) END) AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
     ELSE c.rank IS NULL OR c.op <> p.op OR c.raised
       OR c.bytes <> p.right_bytes AND p.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') END
-), inside AS MATERIALIZED ( -- where all came (and the call raised in some because of this): who died in it, while or just after they came (later it was hanging already), while others lived on
+), inside AS MATERIALIZED ( -- ranks that died in a call that all came to (it may have raised in others because of that), while the ranks came or just after (later it was hanging already), and others lived on
   SELECT p.id, p.run, w.rank, w.trace, w.end_ts FROM place p JOIN waits w ON w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq JOIN member m ON m.trace = w.trace
   LEFT JOIN broken b ON b.run IS p.run AND b."group" = p."group" AND b.seq = p.seq
   LEFT JOIN (SELECT id, max(state <> 'raised') AS missed FROM absent GROUP BY id) a ON a.id = p.id
   WHERE p.id > 0 AND NOT p.message AND NOT w.message AND a.missed IS NOT 1 AND m.end_reason IS NOT 'exit' AND m.trace NOT IN (SELECT trace FROM cut)
     AND (w.end_ts < p.last_came + 5000000000 OR a.id IS NOT NULL) AND (w.end_ts < p.last_end - 5000000000 OR w.end_ts < b.failed OR w.end_ts < p.term_ts AND NOT m.termed)
-), blamed AS MATERIALIZED ( -- both of these; died: when the first of them died
+), blamed AS MATERIALIZED ( -- absent and inside together; died: when the first rank died
   SELECT *, min(CASE WHEN state = 'dead' THEN end_ts END) OVER (PARTITION BY id) AS died FROM (
     SELECT *, 0 AS in_it FROM absent UNION ALL SELECT id, run, rank, trace, end_ts, NULL, 'dead', NULL, NULL, 0, 1 FROM inside)
 ), found AS MATERIALIZED ( -- a call that raises after somebody has died raises because of that
@@ -193,7 +193,7 @@ WITH latest AS MATERIALIZED (
         OR b.state = 'raised' AND coalesce(b.died >= b.until + 200000000, 1)
         OR NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS b.run AND w.rank = b.rank) AND b.state <> 'raised' AND NOT b.follows AS cause
     FROM place p LEFT JOIN blamed b ON b.id = p.id WHERE b.id IS NOT NULL OR p.id > 0 AND p.list IS NOT NULL)
-), edge AS MATERIALIZED ( -- who is waited for in `id` waits in `next` itself
+), edge AS MATERIALIZED ( -- a rank that is waited for in place `id` waits itself in place `next`
   SELECT DISTINCT f.id, q.id AS next FROM found f
   JOIN waits w ON w.run IS f.run AND w.rank = f.rank
   JOIN place q ON q.run IS w.run AND q."group" = w."group" AND q.seq = w.seq AND q.id <> f.id AND (NOT q.message OR q.sender = w.trace)
