@@ -28,11 +28,11 @@ struct boot {
     struct anchor *anchor; /* sorted by time, and thinned out, once solved */
     size_t nanchors, cap;
     struct clock_fit fit;   /* its line onto the reference's CLOCK_MONOTONIC; n 0: none */
-    unsigned in;            /* the group of that reference */
+    unsigned in;            /* number of that reference's group */
     struct clock_map map;   /* the result: to UTC */
-    int64_t until;          /* ns UTC: of the rows of that; 0: not known */
+    int64_t until;          /* end of its rows in the database, ns UTC; 0: not known */
     struct clock_map given; /* the mapping that align_known() declared */
-    int suspended;          /* between two anchors the machine was */
+    int suspended;          /* 1: the machine was suspended between two anchors */
     size_t seen;            /* number of its matches */
 };
 
@@ -92,7 +92,7 @@ static inline int64_t align_to_reference(const struct boot *b, int64_t mono) {
 
 /* align_moves.c: finds the groups of the database that can now be mapped onto another group. Returns 0 or -ENOMEM. */
 int align_find_moves(struct align *a);
-/* The one with a mapping of the database that others were compared with; NULL: none. */
+/* align_moves.c: returns the reference of the group, if it has a mapping in the database; else NULL. */
 struct boot *align_reference_of(struct align *a, unsigned group);
 /* align_solve.c: computes the fits and the groups. Returns 0 or -ENOMEM. */
 int align_fit(struct align *a);

@@ -11,7 +11,7 @@ static sqlite3_int64 more_row(uint32_t trace, enum append_more what) {
     return APPEND_MORE_BELOW - 2 * (sqlite3_int64)trace - what;
 }
 
-/* Appends the blob of such a row to *p, which has *n bytes. When there is no such row, does nothing. */
+/* Appends the blob of the row more_row() to *p, which has *n bytes. When there is no such row, does nothing. */
 static int add_more(sqlite3 *db, uint32_t trace, enum append_more what, void **p, size_t *n) {
     sqlite3_blob *b = NULL;
     int rc = sqlite3_blob_open(db, "main", "trace_read", "addresses", more_row(trace, what), 0, &b);

@@ -22,7 +22,7 @@
 struct node {
     void *self, *weak;
     uint32_t serial, up; /* its own serial number, and its caller's (0: outermost) */
-    uint32_t id;         /* of its name in the trace */
+    uint32_t id;         /* id of its name in the trace */
     uint32_t edition;    /* of the dictionaries that have the name (struct torch_thread) */
     uint32_t name;       /* index of the name */
     uint32_t base;       /* index of the name that the names of modules within it begin with */

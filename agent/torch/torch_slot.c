@@ -27,8 +27,8 @@ struct type {
 static struct type *types;
 static size_t ntypes;
 static struct map type_index; /* a class's address -> index + 1 */
-static call_fn *usual;        /* what nearly every class had */
-static int all_usual;         /* 1: every one */
+static call_fn *usual;        /* what the slot of nearly every class held */
+static int all_usual;         /* 1: of every class */
 static void *module_type;     /* nn.Module, borrowed for as long as it carries our slot */
 static uint64_t rescanned;
 static struct py_method *engine_def;
@@ -48,7 +48,7 @@ static struct type *type_find(const void *type) {
 static call_fn *original(void *self) {
     if (__builtin_expect(all_usual, 1))
         return usual;
-    /* Of a metaclass's making, or inherited in C: the nearest class that we know. */
+    /* A class that a metaclass made, or that inherits the slot in C: take the nearest class that we know. */
     struct type *t = type_find(capi_type(self));
     return t ? t->was : usual;
 }
@@ -318,7 +318,7 @@ int slots_lost(void) {
 }
 
 void slots_again(void) {
-    if (module_type && !frame_call()) /* else a part of what is traced would be outermost */
+    if (module_type && !frame_call()) /* otherwise a part of the traced model would be outermost */
         scan();
 }
 

@@ -30,13 +30,13 @@ static struct {
     int grouped; /* the last optimizer's step ended a step, and no pass has begun since */
     const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
     int certain;                /* is_another() was called: look the optimizer up at each step */
-    int called; /* the root was, since the last step ended: 1: evaluation; 2: perhaps; 3: perhaps a step's */
+    int called; /* root's call since the last step ended: 1: evaluation; 2: perhaps; 3: perhaps a step's */
     int fresh;      /* no pass with gradients since then */
     uint32_t idle;  /* serial of the last root called without gradients since both, or 0 */
     uint32_t row;   /* which row of such calls it is */
     int evaluating; /* the outermost call in progress is evaluation; 2: the one that ended goes on */
     int evaluated;  /* value of `evaluating` as the call began that this one may be a part of */
-    const void *whole;   /* the last call was a part of this module's, which was not seen; NULL */
+    const void *whole;   /* the module whose unseen call the last call was a part of; or NULL */
     uint32_t part;       /* serial of the first part of that call */
     uint64_t ends[IDLE]; /* calls without gradients that have ended and may be evaluation */
     unsigned idles, usual, now; /* how many; calls before the last step's passes, and this one's */
@@ -268,10 +268,10 @@ int step_root(struct torch_thread *l, struct node *n) {
     work(1);
     if (gradients && !n->bare)
         steps_underway(1);
-    if (l->marks[TORCH_MARK_OPTIMIZER].open) { /* a closure's */
+    if (l->marks[TORCH_MARK_OPTIMIZER].open) { /* it is called by a step's closure */
         s.grouped = 0; /* this optimizer does not belong to the step of the one before */
         *node_trained(n) = gradients ? s.number + 1 : *node_trained(n);
-        if (!s.optimizer && !s.manual && s.called && !s.backward) /* the first; evaluation before */
+        if (!s.optimizer && !s.manual && s.called && !s.backward) /* first step, after evaluation */
             root_ended(l);
         return s.deep;
     }
@@ -279,7 +279,7 @@ int step_root(struct torch_thread *l, struct node *n) {
         s.begin = l->last ? l->last : sys_now();
     s.grouped = 0;
     steps_alive(l->last);
-    if (n->bare || l->marks[TORCH_MARK_LOADER].open) /* or what makes a batch */
+    if (n->bare || l->marks[TORCH_MARK_LOADER].open) /* or the call makes a batch */
         return s.deep;
     int known = s.optimizer || s.manual;
     struct node *m = gradients && known ? n : model_of(n);
