@@ -230,7 +230,7 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
     *last = t;
     if (*t.p == ':' && t.p[1] == ':' && sql_after(sql_after(t)).kind == WORD)
         return cast(w, t, last, why);
-    if (*t.p == '(' && w->depth + 1 < SQL_OUT_DEPTH) {
+    if (*t.p == '(') {
         sql_out_open(w, named ? prev : (struct token){END, NULL, 0},
                      named ? w->operand : sql_out_end(w));
         return 0;
@@ -358,9 +358,18 @@ static int put_token(struct sql_out *w, struct token t, struct token prev, int b
     return err <= 0 ? err : put_sign(w, t, prev, last, why);
 }
 
+static int dialect(const char *sql, struct sql_names *names, char **out, char *why);
+
+/* Translates a part of a statement, once: parts lie within each other, and each one that is read twice would double the time of those in it. */
+static int part(const char *sql, char **out, char *why) {
+    struct sql_names names = {.n = 0};
+
+    return dialect(sql, &names, out, why);
+}
+
 static int dialect(const char *sql, struct sql_names *names, char **out, char *why) {
     struct token t, prev = {END, NULL, 0};
-    struct sql_out w = {.dialect = sql_dialect, .text = out, .names = names};
+    struct sql_out w = {.dialect = part, .text = out, .names = names};
     int begins = 1, err = 0; /* begins: of a statement */
     size_t size;
 
@@ -396,8 +405,26 @@ static int dialect(const char *sql, struct sql_names *names, char **out, char *w
     return err;
 }
 
+/* Returns the largest number of parentheses that are open at once. */
+static int depth_of(const char *sql) {
+    int depth = 0, most = 0;
+
+    for (struct token t = sql_token(sql); t.kind != END; t = sql_after(t)) {
+        depth += sql_is_sign(t, "(") - (depth && sql_is_sign(t, ")"));
+        most = depth > most ? depth : most;
+    }
+    return most;
+}
+
 int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
     struct sql_names names = {.n = 0};
+
+    *out = NULL;
+    if (depth_of(sql) >= SQL_OUT_DEPTH) { /* SQLite before 3.46 parses no more, either */
+        snprintf(why, SQL_DIALECT_WHY, "more than %d parentheses lie within each other",
+                 SQL_OUT_DEPTH - 1);
+        return -EINVAL;
+    }
     int err = dialect(sql, &names, out, why);
 
     if (!err && names.n) { /* once more: a name may be used before the place that gives it */

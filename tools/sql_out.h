@@ -14,7 +14,7 @@
 
 #include "sql_types.h"
 
-#define SQL_OUT_DEPTH 100 /* most nested parentheses that have a level of their own */
+#define SQL_OUT_DEPTH 100 /* levels: the statement's, and one for each open parenthesis */
 
 /* State within a pair of parentheses; level 0 is the statement outside of all. */
 struct sql_level {
@@ -46,8 +46,7 @@ struct sql_names {
 #define SQL_OUT_WHY 200
 
 struct sql_out {
-    int (*dialect)(const char *sql, char **out,
-                   char *why); /* sql_dialect(), to translate a part of the text */
+    int (*dialect)(const char *sql, char **out, char *why); /* translates a part of the text */
     FILE *f;
     char **text; /* the text in f, after fflush() */
     struct sql_level level[SQL_OUT_DEPTH];

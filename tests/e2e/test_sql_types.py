@@ -86,3 +86,21 @@ def test_numbers_and_times_of_views(build, run, simulated_job):
                          ("hangs WHERE waiters = '5'", "hangs WHERE waiters = '5'")):
         counts = [ask(build, run, db, "SELECT count(*) AS n FROM " + part)[0][0]["n"] for part in (where, plain)]
         assert counts[0] == counts[1] and (counts[0] > 0 or where == plain), (where, counts)
+
+
+def test_parentheses_within_each_other(build, run, tmp_path):
+    """Up to what SQLite itself parses; what is translated in parts, which may lie within each other, takes no longer the deeper it lies."""
+    db = tmp_path / "t.db"
+    with sqlite3.connect(str(db)) as c:
+        c.execute("CREATE TABLE t(timestamp REAL)")
+    c.close()
+    (row,), _ = ask(build, run, db, "SELECT %sEXTRACT(year FROM 0)%s AS y" % ("(" * 40, ")" * 40))
+    assert row == {"y": 1970}
+    for text in ("(" * 99 + "EXTRACT(year FROM 0)" + ")" * 99, "extract(year FROM " * 3000 + "0" + ")" * 3000, "(" * 100):
+        (tmp_path / "q.sql").write_text("SELECT " + text)
+        assert "more than 99 parentheses lie within each other" in run([build.tool("probing-query"), db, "-f", tmp_path / "q.sql"], check=3).stderr
+    part = "1"
+    for _ in range(30):
+        part = "(SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY m + %s) FROM (SELECT max(timestamp) AS m FROM t))" % part
+    (tmp_path / "q.sql").write_text("SELECT " + part)
+    assert run([build.tool("probing-query"), db, "-f", tmp_path / "q.sql"], check=None).returncode in (0, 3)
