@@ -108,7 +108,7 @@ def killed_inside(how=None):
         with open(DIR + "/pid") as f, contextlib.suppress(OSError):
             pid = int(f.read())
             while open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] not in "ZX":
-                time.sleep(0.001)  # torchrun looks ten times a second, and ends us then
+                time.sleep(0.001)  # torchrun looks every two seconds, and ends us then
     all_reduce()
 
 

@@ -32,7 +32,7 @@ class Job:
         os.mkfifo(str(tmp / "fifo"))
         env = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", **env)
         launcher = [] if python == "/usr/bin/python3" or not launched else ["-m", "torch.distributed.run", "--nproc_per_node", "4", "--rdzv_backend", "c10d",
-                                                            "--rdzv_endpoint", "127.0.0.1:0"]
+                                                            "--rdzv_endpoint", "127.0.0.1:0", "--monitor_interval", "2"]  # seldom: it ends the others when one is gone, who are to come to their call first
         with open(str(tmp / "log"), "w") as log:
             self.process = subprocess.Popen([str(build.tool("probing-record")), "-o", str(self.traces) + "/", python, "-W", "ignore"] + launcher
                                             + [str(SCENES), scene, str(tmp)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
