@@ -56,7 +56,7 @@ static call_fn *original(void *self) {
 static void scan(void);
 
 /* Returns 1 when a pass computes nothing and only shows its graph: operators are traced (PROXY: torch.compile, torch.export, make_fx), or tensors
- * have no values (FAKE, in which torch.export traces, below a PROXY that is not asked for here). */
+ * have no values (FAKE: torch.export traces in it, and has its PROXY on the pre-dispatch stack, which is not asked here). */
 static int traces(void) {
     int found = 0;
     if (!torch_lib.modes || !torch_lib.modes(0))
