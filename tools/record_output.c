@@ -94,8 +94,7 @@ struct sweep {
     struct record_output *o;
     int alive; /* processes that record to our output */
     unsigned finished;
-    char who[200];  /* pids and commands of the live processes */
-    char busy_main; /* one of them writes FILE itself or FILE.d */
+    char who[200]; /* pids and commands of the live processes */
 };
 
 static void add_cause(struct record_output *o, const char *trace, int pid, uint64_t start,
