@@ -105,7 +105,7 @@ WITH latest AS MATERIALIZED (
   SELECT DISTINCT run, attempt, "group", seq FROM waits WHERE NOT message
   UNION SELECT k.run, k.attempt, k."group", coalesce(o.seq, k.seq) FROM (SELECT c.*, row_number() OVER (PARTITION BY c.run, "group" ORDER BY seq DESC) AS nth
     FROM collective c JOIN latest l ON l.run IS c.run AND l.attempt = c.attempt) k LEFT JOIN lost_call o ON o.run IS k.run AND o.attempt = k.attempt AND o."group" = k."group"
-    WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL AND coalesce(arrived < (SELECT t.ranks FROM told_of t WHERE t.run IS k.run AND t.name = k."group"), 1)
+    WHERE nth = 1 AND complete = arrived AND missing IS NOT NULL AND (o.seq IS NOT NULL OR coalesce(arrived < (SELECT t.ranks FROM told_of t WHERE t.run IS k.run AND t.name = k."group"), 1))
   UNION SELECT run, attempt, "group", seq FROM failed
 ), came AS MATERIALIZED ( -- the ranks that made such a call of the group, whatever the operation. until: when the call ended or failed; NULL: it waits.
   -- threw: an exception from this call, or from what followed (torch raises in wait(), and the call is seen to end), has ended the program. (Durations are not
@@ -142,7 +142,8 @@ WITH latest AS MATERIALIZED (
   UNION ALL -- the last call of a group, which failed in all ranks that came to it because somebody had died (gloo notices that)
   SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
       WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
-    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts, b.first_end - 1000000000), NULL, b.threw IS 1
+    CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts, b.first_end - 1000000000), NULL,
+    (b.threw IS 1) * (1 + EXISTS (SELECT 1 FROM lost_call o WHERE o.run IS k.run AND o.attempt = k.attempt AND o."group" = k."group" AND o.seq = k.seq))
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
   LEFT JOIN first_told d ON d.run IS k.run AND d.attempt = k.attempt -- where the launcher ended all others within that second: a rank that ended before is dead
   -- Where all were killed, one after the other, the deaths say nothing; but a rank that, for a long time, had not come by then is to blame.
@@ -151,7 +152,8 @@ WITH latest AS MATERIALIZED (
   UNION ALL
   SELECT -1000000 - row_number() OVER (ORDER BY f.run, f."group"), f.run, f.attempt, f."group", f.list, f.seq, 0, NULL, f.op, NULL, NULL, f.arrived, f.came, f.first_enter, f.longest,
     NULL, NULL, NULL, NULL, coalesce((SELECT b.before FROM broken b WHERE b.run IS f.run AND b."group" = f."group" AND b.seq = f.seq), 0),
-    (SELECT t.ts FROM first_told t WHERE t.run IS f.run AND t.attempt = f.attempt), 1
+    (SELECT t.ts FROM first_told t WHERE t.run IS f.run AND t.attempt = f.attempt),
+    1 + EXISTS (SELECT 1 FROM raised r JOIN thrown h ON h.trace = r.trace AND h.ts >= r.until - (r.until - r.ts) / 5000 WHERE r.run IS f.run AND r."group" = f."group" AND r.seq = f.seq)
   FROM failed f
 ), member AS MATERIALIZED ( -- each rank's last process (that is not a child of another one of the rank)
   -- A process that ends by itself is gone once its last call is done: it closes its connections, and the others' calls fail, before its trace ends.
@@ -172,7 +174,8 @@ WITH latest AS MATERIALIZED (
   LEFT JOIN member m ON m.run IS p.run AND m.rank = r.rank LEFT JOIN cut x ON x.trace = m.trace
   LEFT JOIN (SELECT DISTINCT run, rank FROM came WHERE threw) e ON e.run IS p.run AND e.rank = r.rank
   -- Where the call failed in all ranks that came, the ranks to blame are those that had ended by then, or had not come within a second (a timeout), and did not fail elsewhere themselves.
-  WHERE (p.id > 0 OR CASE WHEN p.failed THEN e.rank IS NULL AND ((m.end_ts < p.dead_before OR m.end_ts < p.term_ts) AND NOT m.termed OR p.longest > 1000000000)
+  -- failed 2: that it failed is what ended them, so that somebody was not there; it may be one without a trace.
+  WHERE (p.id > 0 OR CASE WHEN p.failed THEN e.rank IS NULL AND ((m.end_ts < p.dead_before OR m.end_ts < p.term_ts) AND NOT m.termed OR p.longest > 1000000000 OR m.trace IS NULL AND p.failed = 2)
       ELSE m.end_ts < p.dead_before AND (m.end_reason IS NOT 'exit' OR m.threw) END) AND CASE p.op WHEN 'recv' THEN r.idx = p.src WHEN 'send' THEN r.idx = p.dst
     ELSE c.rank IS NULL OR c.op <> p.op OR c.raised
       OR c.bytes <> p.right_bytes AND p.op IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') END

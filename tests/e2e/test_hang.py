@@ -188,6 +188,26 @@ def test_all_are_killed_one_after_the_other(build, run, simulated_job, tmp_path)
     assert re.match(r"\w+ number \d+ of group \S+: rank 3 never came, and the call failed in 7 of 8 at .* \(RuntimeError: Connection closed by peer\): rank 3 was in ", said), said
 
 
+MADE_ANEW = "DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM hang; INSERT INTO hang SELECT * FROM hangs_made;"
+
+
+@pytest.mark.parametrize("recent", ["", "UPDATE comm SET flags = 8 WHERE flags & 4;" + MADE_ANEW])  # the call itself raises, or Work.wait() after it
+@pytest.mark.parametrize("lost, who", [([2], "rank 2 has"), ([0, 2], "ranks 0,2 have"), ([0, 1, 2, 3, 4, 5, 6], "ranks 0-6 have")])
+def test_the_trace_of_who_died_is_missing(build, run, simulated_job, tmp_path, recent, lost, who):
+    """All that are here have failed, for somebody who is not: that is no job in which nothing hangs."""
+    there = [t for t in simulated_job("--kill", "2:10").glob("node*/*.zst") if not re.search("-r(%s)-" % "|".join(map(str, lost)), t.name)]
+    run([build.tool("probing-convert"), "-q"] + there + [tmp_path / "few.db"])
+    said = run([build.tool("probing"), "ask", "hang", "--answer", edited(tmp_path / "few.db", tmp_path, recent)]).stdout
+    assert re.match(r"\w+ number \d+ of group \S+: %s no trace here, and the call failed in %d of 8 at .* \(RuntimeError: Connection closed by peer\)$" % (who, 8 - len(lost)), said), said
+
+
+@pytest.mark.parametrize("ends", ["", "INSERT INTO trigger_event(id, ts, kind, tid, detail) SELECT first_id + 900000, end_ts, 'exception', pid, 'ValueError: loss is NaN' FROM trace_file;" + MADE_ANEW])
+def test_a_missing_trace_makes_no_hang(build, run, simulated_job, tmp_path, ends):
+    """The same of a job that is healthy, or that all ranks leave by an exception of their own after a call that all came to."""
+    done = run([build.tool("probing"), "ask", "hang", "--answer", edited(simulated_job("--lose", "2") / "out.db", tmp_path, ends)], check=1)
+    assert "nothing hangs in torch.distributed" in done.stderr and "traces of 7 of 8 ranks are here" in done.stderr and not done.stdout, done
+
+
 @pytest.mark.limit(300)
 def test_another_order(job, python_torch):
     hung = job(python_torch, "order", launched=False)
