@@ -171,6 +171,15 @@ def test_memory(build, run, simulated_job, tmp_path):
     assert [r["rank"] for r in tables[0]][0] == 3 and {r["mb_per_minute"] for r in tables[0][1:]} == {0}
     answer, _ = ask(build, run, "memory", edited(db, tmp_path, load + rows + rss % "0"))
     assert answer.startswith("nowhere much: the largest growth is 0.00 MB a minute"), answer
+    # At of its work (0 to 1): what grows and levels off, is allocated once, or comes and goes is no leak; one that comes and goes and grows, or begins late, is.
+    at = "((m.ts / 1e9 - %s) / (%s - %s))" % (span[0], span[1], span[0])
+    for held, says in [("200e6 * min(1, 2 * {0})", r"nowhere steadily: rank 3 \(process \d+\) took (19\d|200) MB more by [0-9:]+, and has not grown since \(at most 500 MB\)"),
+                       ("iif({0} > 0.6, 200e6, 0)", r"nowhere steadily: rank 3 \(process \d+\) took 200 MB more by .*"),
+                       ("200e6 * (8 * {0} - CAST(8 * {0} AS INTEGER))", "nowhere much: .*"), ("200e6 * (1.7 * {0} + 0.3 - (1.7 * {0} + 0.3 >= 1))", r"nowhere steadily: rank 3 \(process \d+\) goes up and down \(between 30\d MB and [45]\d\d MB\)"),
+                       ("200e6 * (8 * {0} - CAST(8 * {0} AS INTEGER)) + 200e6 * {0}", r"rank 3 \(process \d+\) grows by [5-9]\d\d.* MB a minute, to \d+ MB"),
+                       ("max(0, 400e6 * ({0} - 0.6))", r"rank 3 \(process \d+\) grows by \d+.* MB a minute since [0-9:]+, to 4\d\d MB")]:
+        answer, _ = ask(build, run, "memory", edited(db, tmp_path, load + rows + rss % ("iif(f.rank = 3, %s, 0)" % held.format(at))))
+        assert re.fullmatch(says, answer), (held, answer)
     answer, _ = ask(build, run, "memory", edited(db, tmp_path, "UPDATE memory_sample SET id = -id WHERE id & 1048575 > 1"))
     assert answer.startswith("too short to say: "), answer
 

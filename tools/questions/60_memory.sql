@@ -1,27 +1,48 @@
 --@ memory: Where does memory grow?
 --? SELECT EXISTS (SELECT 1 FROM memory_usage)
 --! no memory was recorded (PROBING_METRICS=0?)
-CREATE TEMP TABLE work AS -- what a program loads before its work, and gives back after it, is no growth: between its first step's end and its last's, or else its later half
-SELECT t.id AS trace_id, t.rank, t.pid, coalesce(s.first, (t.start + t."end") / 2) AS since, coalesce(s.last, t."end") AS until FROM trace t
+CREATE TEMP TABLE importing AS -- when the main thread was seen to import a module
+SELECT t.id AS trace_id, s.ts FROM (SELECT DISTINCT k.stack FROM (SELECT id FROM frame WHERE name = '_find_and_load' AND file GLOB '<frozen importlib*') r CROSS JOIN stack_frame k ON k.frame = r.id) i
+CROSS JOIN sample s ON s.stack = i.stack JOIN trace_file t ON s.id BETWEEN t.first_id AND t.last_id JOIN thread h ON h.id = t.first_id + s.thread AND h.tid = t.pid;
+CREATE TEMP TABLE work AS -- what a program loads before its work, and gives back after it, is no growth: between its first step's end and its last's, or else
+-- its later half, less what it still imports of then (until it has imported nothing for 10 s and a twentieth of the run), and less its end
+SELECT t.id AS trace_id, t.rank, t.pid, coalesce(s.first, max((t.start + t."end") / 2, coalesce(i.until, 0))) AS since, coalesce(s.last, t."end" - 1 - 0.05 * (t."end" - t.start)) AS until FROM trace t
 LEFT JOIN (SELECT trace_id, min(timestamp + duration) AS first, max(timestamp + duration) AS last FROM steps WHERE complete GROUP BY trace_id
   HAVING count(*) > 2) s ON s.trace_id = t.id
+LEFT JOIN (SELECT i.trace_id, min(i.ts) / 1e9 AS until FROM (SELECT trace_id, ts, lead(ts) OVER (PARTITION BY trace_id ORDER BY ts) AS next FROM importing) i JOIN trace r ON r.id = i.trace_id
+  WHERE next IS NULL OR next / 1e9 > ts / 1e9 + 10 + 0.05 * (r."end" - r.start) GROUP BY i.trace_id) i ON i.trace_id = t.id
 -- a launcher is none of the ranks
 WHERE (t.rank IS NOT NULL) = (SELECT max(rank IS NOT NULL) FROM trace);
-CREATE TEMP TABLE growth AS
-SELECT trace_id, rank, pid, coalesce((sum(timestamp * rss) - sum(timestamp) * sum(rss) / count(*)) / nullif(sum(timestamp * timestamp) - sum(timestamp) * sum(timestamp) / count(*), 0), 0) AS slope,
-  coalesce(max(timestamp) - min(timestamp), 0) AS seconds, max(rss) AS most FROM (
-  -- view memory_usage's rows, process by process: joined with the view all are copied and sorted, of a day of 64 ranks millions
-  SELECT w.rowid AS process, w.trace_id, w.rank, w.pid, m.ts / 1e9 - w.since AS timestamp, m.rss * 1.0 AS rss
-  FROM work w CROSS JOIN trace_file t ON t.id = w.trace_id
-  LEFT JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id AND m.ts / 1e9 BETWEEN w.since AND w.until)
-GROUP BY process;
-SELECT CASE WHEN slope * seconds > 0.05 * most AND seconds > 10
-  THEN printf('%s grows by %.2f MB a minute, to %.0f MB', coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid), slope * 60 / 1e6, most / 1e6)
-  WHEN seconds <= 10
+CREATE TEMP TABLE floor AS -- of each eighth of that time the least, and the least from then on (low): what is given back now and then is no growth
+SELECT *, min(least) OVER (PARTITION BY process ORDER BY nth ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS low FROM (
+  SELECT *, row_number() OVER (PARTITION BY process ORDER BY eighth) AS nth, count(*) OVER (PARTITION BY process) AS n FROM (
+    -- view memory_usage's rows, process by process: joined with the view all are copied and sorted, of a day of 64 ranks millions
+    SELECT w.rowid AS process, min(7, CAST(8 * (m.ts / 1e9 - w.since) / (w.until - w.since) AS INTEGER)) AS eighth, m.ts / 1e9 AS at, min(m.rss) AS least, max(m.rss) AS most, min(m.ts) AS first, max(m.ts) AS last
+    FROM work w CROSS JOIN trace_file t ON t.id = w.trace_id
+    JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id AND m.ts / 1e9 BETWEEN w.since AND w.until WHERE w.until > w.since GROUP BY 1, 2));
+CREATE TEMP TABLE change AS -- by process: how much more it holds at the end than at the beginning (more), in the later half (later), in its largest leap; from and to: between when it grew
+SELECT a.process, z.low - a.low AS more, z.low - h.low AS later, z.at, z.at - a.at AS took, z.at - h.at AS later_took, (SELECT max(most) FROM floor WHERE process = a.process) AS most,
+  (SELECT (max(last) - min(first)) / 1e9 FROM floor WHERE process = a.process) AS seconds, (SELECT max(most) FROM floor WHERE process = a.process AND nth < h.nth) AS most_before,
+  (SELECT max(leap) FROM (SELECT low - lag(low) OVER (ORDER BY nth) AS leap FROM floor WHERE process = a.process)) AS leap,
+  (SELECT max(nth) FROM floor WHERE process = a.process AND low <= a.low + 0.05 * (z.low - a.low)) AS grows_from,
+  (SELECT min(nth) FROM floor WHERE process = a.process AND low >= z.low - 0.05 * (z.low - a.low)) AS grows_to, a.low AS low, z.low AS high, z.nth AS n
+FROM floor a JOIN floor z ON z.process = a.process AND z.nth = z.n JOIN floor h ON h.process = a.process AND h.nth = 1 + h.n / 2 WHERE a.nth = 1;
+CREATE TEMP TABLE growth AS -- how: 'steady' (in both halves, and not in one leap); 'late' (it began to in the later half, and goes on; it never held so much before); 'once' (in one leap, or until some time); 'swings': none of these; NULL: not much
+SELECT w.trace_id, w.rank, w.pid, coalesce('rank ' || w.rank || ' (process ' || w.pid || ')', 'process ' || w.pid) AS who, coalesce(c.seconds, 0) AS seconds, c.most, c.low AS least, c.more, c.how, f.at AS since, u.at AS until,
+  CASE c.how WHEN 'steady' THEN c.more / c.took WHEN 'late' THEN (c.high - f.low) / (c.at - f.at) WHEN 'swings' THEN 0 ELSE coalesce(min(c.more / c.took, c.later / c.later_took), 0) END AS slope
+FROM work w LEFT JOIN (SELECT *, CASE WHEN n < 6 OR more <= 0.05 * most THEN NULL
+    WHEN leap < 0.5 * more AND grows_from < 3 AND later / later_took > 0.3 * more / took AND (more - later) / (took - later_took) > 0.3 * more / took THEN 'steady'
+    WHEN leap < 0.6 * more AND grows_from > 1 AND grows_to = n AND high > most_before THEN 'late'
+    WHEN grows_to < n THEN 'once' ELSE 'swings' END AS how FROM change) c ON c.process = w.rowid
+LEFT JOIN floor f ON f.process = w.rowid AND f.nth = c.grows_from LEFT JOIN floor u ON u.process = w.rowid AND u.nth = c.grows_to;
+SELECT CASE WHEN seconds <= 10
   THEN printf('too short to say: %.1f s were recorded after the program had begun its work, at most %.0f MB', seconds, (SELECT max(memory_mb) FROM memory_usage))
+  WHEN how IN ('steady', 'late') THEN printf('%s grows by %.2f MB a minute%s, to %.0f MB', who, slope * 60 / 1e6, iif(how = 'late', ' since ' || strftime('%H:%M:%S', since, 'unixepoch'), ''), most / 1e6)
+  WHEN how = 'once' THEN printf('nowhere steadily: %s took %.0f MB more by %s, and has not grown since (at most %.0f MB)', who, more / 1e6, strftime('%H:%M:%S', until, 'unixepoch'), most / 1e6)
+  WHEN how = 'swings' THEN printf('nowhere steadily: %s goes up and down (between %.0f MB and %.0f MB)', who, least / 1e6, most / 1e6)
   ELSE printf('nowhere much: the largest growth is %.2f MB a minute (%s, at most %.0f MB)', slope * 60 / 1e6, coalesce('rank ' || rank || ', ', '') || 'process ' || pid, most / 1e6) END AS answer
-FROM growth ORDER BY seconds > 10 DESC, slope DESC, seconds DESC LIMIT 1;
---= by process: resident memory (growth: from the first step's end to the last's; without steps, in the later half)
+FROM growth ORDER BY seconds > 10 DESC, how IN ('steady', 'late') DESC, how IS NOT NULL DESC, iif(how IS NULL, slope, more) DESC, seconds DESC LIMIT 1;
+--= by process: resident memory (growth: of what is not given back again, from the first step's end to the last's; without steps, in the later half, after the imports)
 SELECT g.rank, g.pid, round(g.slope * 60 / 1e6, 3) AS mb_per_minute, round(g.most / 1e6, 1) AS most_mb, round(g.seconds, 1) AS seconds,
   (SELECT round(m.rss / 1e6, 1) FROM memory_usage m WHERE m.trace_id = g.trace_id ORDER BY m.timestamp LIMIT 1) AS first_mb,
   (SELECT round(m.rss / 1e6, 1) FROM memory_usage m WHERE m.trace_id = g.trace_id ORDER BY m.timestamp DESC LIMIT 1) AS last_mb
