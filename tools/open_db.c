@@ -337,6 +337,16 @@ void db_note_clocks(sqlite3 *db, const char *path) {
             sqlite3_column_int(st, 0), sqlite3_column_int(st, 1),
             (const char *)sqlite3_column_text(st, 2));
     sqlite3_finalize(st);
+    if (sqlite3_prepare_v2(
+            db,
+            "SELECT count(*), max(file) FROM trace_file WHERE clock = 'none' AND start_ts < 1e17",
+            -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0))
+        tool_say(
+            "%d trace%s no time of day (%.200s): its times count from when its machine was started, and look like ones of 1970",
+            sqlite3_column_int(st, 0), sqlite3_column_int(st, 0) > 1 ? "s have" : " has",
+            (const char *)sqlite3_column_text(st, 1));
+    sqlite3_finalize(st);
 }
 
 int db_open(sqlite3 **out, char *const *paths, int n, int flags) {

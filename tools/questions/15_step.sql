@@ -16,7 +16,7 @@ SELECT 'data', a.data, u.data FROM asked a, usual u UNION ALL
 SELECT 'other', a.other, u.other FROM asked a, usual u;
 UPDATE parts SET part = 'communication, or waiting in it' WHERE part = 'other' AND (SELECT a.communication - u.communication > 0.8 * (a.other - u.other) FROM asked a, usual u);
 SELECT printf('step %d of %s took %.3f s, %.1f times the usual %.3f s; the difference is in %s (%.3f s instead of %.3f s)',
-  a.step, coalesce('rank ' || a.rank, 'process ' || a.pid), a.duration, a.duration / u.duration, u.duration, p.part, p.seconds, p.usual) AS answer
+  a.step, coalesce('rank ' || a.rank, 'process ' || a.pid, 'a process that is not named'), a.duration, a.duration / u.duration, u.duration, p.part, p.seconds, p.usual) AS answer
 FROM asked a, usual u, (SELECT * FROM parts ORDER BY seconds - coalesce(usual, 0) DESC LIMIT 1) p WHERE u.duration > 0;
 --= its parts, seconds; usual: median of the other steps of that process (communication may lie within the others)
 SELECT CASE WHEN part LIKE 'comm%' THEN 'other' ELSE part END AS part, round(seconds, 6) AS seconds, round(usual, 6) AS usual, round(seconds - usual, 6) AS more FROM parts UNION ALL

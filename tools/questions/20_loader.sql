@@ -6,7 +6,7 @@ SELECT rank, pid, sum(data) / sum(duration) AS share, avg(data) AS data, avg(dur
 WHERE complete AND source <> 'evaluation' AND step > 0 GROUP BY trace_id;
 SELECT CASE WHEN share > 0.2 THEN 'yes: ' WHEN share > 0.05 THEN 'in part: ' ELSE 'no: ' END
   || CASE WHEN share > 0.05 AND share > 1.5 * (SELECT median(share) FROM waits) + 0.02
-    THEN printf('%s spends %.1f %% of its steps'' time waiting for data, %.3f s of a step''s %.3f s; half of the ranks %.1f %% or less', coalesce('rank ' || rank, 'process ' || pid),
+    THEN printf('%s spends %.1f %% of its steps'' time waiting for data, %.3f s of a step''s %.3f s; half of the ranks %.1f %% or less', coalesce('rank ' || rank, 'process ' || pid, 'a process that is not named'),
       100 * share, data, duration, 100 * (SELECT median(share) FROM waits))
     ELSE printf('%.1f %% of the steps'' time is spent waiting for data', 100 * share)
       || CASE WHEN share > 0.2 THEN printf(', %.3f s of a step''s %.3f s', data, duration) ELSE '' END END AS answer

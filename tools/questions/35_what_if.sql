@@ -12,7 +12,7 @@ INSERT INTO saving SELECT 'without stage ' || who || '''s lateness', replay('sta
 INSERT INTO saving SELECT 'if all ranks took their median time', replay('median');
 INSERT INTO saving SELECT 'without waiting for data', replay('data');
 CREATE TEMP TABLE alone AS -- who waits for nobody takes as much less as it waits for its data
-SELECT trace_id, coalesce('rank ' || rank, 'process ' || pid) AS who, sum(data) AS data FROM steps WHERE complete AND source <> 'evaluation' AND NOT replay('calls')
+SELECT trace_id, coalesce('rank ' || rank, 'process ' || pid, 'a process that is not named') AS who, sum(data) AS data FROM steps WHERE complete AND source <> 'evaluation' AND NOT replay('calls')
   AND trace_id IN (SELECT id FROM trace_file WHERE coalesce(world_size, 1) = 1) GROUP BY trace_id ORDER BY data DESC LIMIT 1;
 INSERT INTO saving SELECT 'without waiting for data', data FROM alone;
 DELETE FROM saving WHERE seconds IS NULL;

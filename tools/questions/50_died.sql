@@ -35,12 +35,12 @@ SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.sa
   'in ' || (SELECT w.inner || iif(w.user <> w.inner, ', called by ' || w.user, '') FROM whereabouts w WHERE w.trace_id = d.trace_id)) AS does
 FROM (SELECT *, rtrim(text, char(10)) AS said FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
 CREATE TEMP TABLE unended AS -- whose recording just stops: nobody was left to say how it ended, and it does not run here. A process that records on in another trace lived on
-SELECT row_number() OVER (ORDER BY "end", id) AS nth, id, coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid) || ' on ' || coalesce(host, '?') AS who, rank, role, pid, host, file, "end"
+SELECT row_number() OVER (ORDER BY "end", id) AS nth, id, coalesce('rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') || ' on ' || coalesce(host, '?') AS who, rank, role, pid, host, file, "end"
 FROM trace t WHERE end_reason IS NULL AND exit_code IS NULL AND signal IS NULL AND "end" NOT NULL AND id NOT IN (SELECT trace_id FROM died) AND NOT is_running(boot_id, pid)
   AND NOT EXISTS (SELECT 1 FROM trace_file l WHERE l.pid = t.pid AND l.boot_id IS t.boot_id AND l.process_ts / 1e9 IS t.process_start AND l.start_ts / 1e9 >= t."end" AND l.id <> t.id);
 SELECT printf('%s on %s at %s: %s %s%s%s%s', CASE WHEN rank IS NULL AND EXISTS (
     SELECT 1 FROM trace_file w JOIN trace_file l ON l.pid = w.ppid AND l.host IS w.host WHERE w.role = 'worker' AND l.id = trace_id) THEN 'the launcher (process ' || pid || ')'
-  ELSE coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid) END, (SELECT host FROM trace_file WHERE id = trace_id),
+  ELSE coalesce('rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') END, coalesce((SELECT host FROM trace_file WHERE id = trace_id), '?'),
   strftime('%Y-%m-%d %H:%M:%f', timestamp, 'unixepoch'), kind, coalesce(detail, ''), coalesce((SELECT ', ' || does FROM place), ''),
   coalesce((SELECT printf('; it had waited for rank %d in %s number %d of group %s: `probing ask hang`', h.rank, h.op, h.seq, h."group") FROM hangs h
     WHERE h.cause AND h.state = 'never came' AND died.kind = 'exception' AND h.rank <> died.rank AND h.since < died.timestamp ORDER BY h.level LIMIT 1), ''),

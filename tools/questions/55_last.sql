@@ -4,7 +4,7 @@
 CREATE TEMP TABLE final AS -- of the ranks, where there are such: a launcher stays for a while when they are gone
 SELECT max("end") AS at FROM trace WHERE (rank IS NOT NULL) = (SELECT max(rank IS NOT NULL) FROM trace);
 SELECT printf('the last moment recorded is %s, of %s, which %s', strftime('%Y-%m-%d %H:%M:%f', "end", 'unixepoch'),
-  coalesce('rank ' || rank || ' (process ' || pid || ')', 'process ' || pid), CASE WHEN end_reason IS NOT NULL THEN 'ended "' || end_reason || '"' WHEN is_running(boot_id, pid) THEN 'still runs'
+  coalesce('rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named'), CASE WHEN end_reason IS NOT NULL THEN 'ended "' || end_reason || '"' WHEN is_running(boot_id, pid) THEN 'still runs'
     ELSE 'has no end in its recording (copied while it ran, or its machine went down)' END) AS answer FROM trace
 WHERE "end" <= (SELECT at FROM final) ORDER BY "end" DESC LIMIT 1;
 --= how each process ended

@@ -28,7 +28,7 @@ SELECT a.process, z.low - a.low AS more, z.low - h.low AS later, z.at, z.at - a.
   (SELECT min(nth) FROM floor WHERE process = a.process AND low >= z.low - 0.05 * (z.low - a.low)) AS grows_to, a.low AS low, z.low AS high, z.nth AS n
 FROM floor a JOIN floor z ON z.process = a.process AND z.nth = z.n JOIN floor h ON h.process = a.process AND h.nth = 1 + h.n / 2 WHERE a.nth = 1;
 CREATE TEMP TABLE growth AS -- how: 'steady' (in both halves, and not in one leap); 'late' (it began to in the later half, and goes on; it never held so much before); 'once' (in one leap, or until some time); 'swings': none of these; NULL: not much
-SELECT w.trace_id, w.rank, w.pid, coalesce('rank ' || w.rank || ' (process ' || w.pid || ')', 'process ' || w.pid) AS who, coalesce(c.seconds, 0) AS seconds, c.most, c.low AS least, c.more, c.how, f.at AS since, u.at AS until,
+SELECT w.trace_id, w.rank, w.pid, coalesce('rank ' || w.rank || ' (process ' || w.pid || ')', 'rank ' || w.rank, 'process ' || w.pid, 'a process that is not named') AS who, coalesce(c.seconds, 0) AS seconds, c.most, c.low AS least, c.more, c.how, f.at AS since, u.at AS until,
   CASE c.how WHEN 'steady' THEN c.more / c.took WHEN 'late' THEN (c.high - f.low) / (c.at - f.at) WHEN 'swings' THEN 0 ELSE coalesce(min(c.more / c.took, c.later / c.later_took), 0) END AS slope
 FROM work w LEFT JOIN (SELECT *, CASE WHEN n < 6 OR more <= 0.05 * most THEN NULL
     WHEN leap < 0.5 * more AND grows_from < 3 AND later / later_took > 0.3 * more / took AND (more - later) / (took - later_took) > 0.3 * more / took THEN 'steady'
@@ -40,7 +40,7 @@ SELECT CASE WHEN seconds <= 10
   WHEN how IN ('steady', 'late') THEN printf('%s grows by %.2f MB a minute%s, to %.0f MB', who, slope * 60 / 1e6, iif(how = 'late', ' since ' || strftime('%H:%M:%S', since, 'unixepoch'), ''), most / 1e6)
   WHEN how = 'once' THEN printf('nowhere steadily: %s took %.0f MB more by %s, and has not grown since (at most %.0f MB)', who, more / 1e6, strftime('%H:%M:%S', until, 'unixepoch'), most / 1e6)
   WHEN how = 'swings' THEN printf('nowhere steadily: %s goes up and down (between %.0f MB and %.0f MB)', who, least / 1e6, most / 1e6)
-  ELSE printf('nowhere much: the largest growth is %.2f MB a minute (%s, at most %.0f MB)', slope * 60 / 1e6, coalesce('rank ' || rank || ', ', '') || 'process ' || pid, most / 1e6) END AS answer
+  ELSE printf('nowhere much: the largest growth is %.2f MB a minute (%s, at most %.0f MB)', slope * 60 / 1e6, coalesce('rank ' || rank || ', ', '') || coalesce('process ' || pid, 'not named'), most / 1e6) END AS answer
 FROM growth ORDER BY seconds > 10 DESC, how IN ('steady', 'late') DESC, how IS NOT NULL DESC, iif(how IS NULL, slope, more) DESC, seconds DESC LIMIT 1;
 --= by process: resident memory (growth: of what is not given back again, from the first step's end to the last's; without steps, in the later half, after the imports)
 SELECT g.rank, g.pid, round(g.slope * 60 / 1e6, 3) AS mb_per_minute, round(g.most / 1e6, 1) AS most_mb, round(g.seconds, 1) AS seconds,

@@ -1,7 +1,7 @@
 --@ gpu: When is the GPU idle, and why?
 --? SELECT EXISTS (SELECT 1 FROM gpu_metrics)
 --! no GPU was seen (NVML: libnvidia-ml.so.1)
-SELECT printf('the GPUs were busy %.0f %% of the time; device %d of %s least, %.0f %%', (SELECT avg(gpu_util) FROM gpu_metrics), device, coalesce('rank ' || rank, 'process ' || pid), util) AS answer
+SELECT printf('the GPUs were busy %.0f %% of the time; device %d of %s least, %.0f %%', (SELECT avg(gpu_util) FROM gpu_metrics), device, coalesce('rank ' || rank, 'process ' || pid, 'a process that is not named'), util) AS answer
 FROM (SELECT rank, pid, device, avg(gpu_util) AS util FROM gpu_metrics GROUP BY rank, device ORDER BY util LIMIT 1);
 --= by device
 SELECT rank, device, name, round(avg(gpu_util), 1) AS util, round(max(memory_used_mb)) AS memory_mb, round(avg(power_w), 1) AS power_w,

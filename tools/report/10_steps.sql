@@ -2,7 +2,7 @@
 --? SELECT EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation')
 --! No steps were recorded: they come from a PyTorch optimizer, or from probing.step().
 SELECT printf('%d steps of %d rank%s; half of them took less than %.4g s, the longest %.4g s (step %d of %s)', n, ranks, CASE WHEN ranks > 1 THEN 's' ELSE '' END, m, longest,
-  step, coalesce('rank ' || rank, 'process ' || pid)) AS answer
+  step, coalesce('rank ' || rank, 'process ' || pid, 'a process that is not named')) AS answer
 FROM (SELECT count(*) AS n, count(DISTINCT trace_id) AS ranks, median(duration) AS m FROM steps WHERE complete AND source <> 'evaluation'),
   (SELECT duration AS longest, step, rank, pid FROM steps WHERE complete AND source <> 'evaluation' ORDER BY duration DESC LIMIT 1);
 --= band: Time of a step

@@ -4,9 +4,9 @@
 SELECT CASE WHEN EXISTS (SELECT 1 FROM gpu) THEN printf('the GPUs were busy %.0f %% of the time', (SELECT avg(gpu_util) FROM gpu_metrics))
   ELSE 'no GPU was seen' END AS answer;
 --= lines: GPU busy
-SELECT coalesce('rank ' || rank, 'process ' || pid) || ' GPU ' || device AS device, timestamp, gpu_util AS util_percent FROM gpu_metrics;
+SELECT coalesce('rank ' || rank, 'process ' || pid, 'a process that is not named') || ' GPU ' || device AS device, timestamp, gpu_util AS util_percent FROM gpu_metrics;
 --= lines: GPU power
-SELECT coalesce('rank ' || rank, 'process ' || pid) || ' GPU ' || device AS device, timestamp, power_w FROM gpu_metrics WHERE power_w IS NOT NULL;
+SELECT coalesce('rank ' || rank, 'process ' || pid, 'a process that is not named') || ' GPU ' || device AS device, timestamp, power_w FROM gpu_metrics WHERE power_w IS NOT NULL;
 --= rates: Processor (100 % is one)
 SELECT coalesce('rank ' || t.rank, '') || CASE WHEN t.rank IS NULL OR t.role IN ('dataloader', 'launcher') THEN ' ' || coalesce(t.role, 'process') || ' ' || t.pid ELSE '' END AS process,
   c.ts / 1e9 AS timestamp, (c.user_us + c.system_us) * 1e-4 AS cpu_percent, t.id AS trace_id FROM trace_file t CROSS JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id;
