@@ -100,7 +100,7 @@ static int number(const char *name, const char *value, void *into) {
     struct sql_param *p = into;
     double n;
 
-    if (tool_number(value, 0, 1e15, &n) < 0)
+    if (tool_number(value, 0, 1e15, &n) < 0 || n != (double)(long long)n)
         return tool_usage("'%s' is no number of a %s", value, name);
     p->value = value;
     p->is_number = 1;

@@ -18,7 +18,7 @@ static const char threads_sql[] =
 static const char steps_sql[] =
     "SELECT ts, ts + duration FROM torch_step WHERE id BETWEEN ?1 AND ?2 AND ts >= ?3 AND source < 3 AND duration IS NOT NULL";
 static const char calls_sql[] =
-    "SELECT ts, duration, host, tid, op, flags & 1 FROM comm WHERE id BETWEEN ?1 AND ?2 AND ts >= ?3";
+    "SELECT ts, duration, host, tid, op, flags & 1 FROM comm WHERE id BETWEEN ?1 AND ?2 AND ts >= ?3 ORDER BY ts";
 /* ?4: the trace, ?5: stacks. */
 static const char waits_sql[] =
     "SELECT CAST(timestamp * 1e9 AS INTEGER), CAST(seconds * 1e9 AS INTEGER), tid FROM samples WHERE trace_id = ?4 AND sample_id >= ?1 "
@@ -44,9 +44,10 @@ struct sums {
 struct overlap {
     sqlite3 *db;
     sqlite3_value *stacks;
-    int64_t trace, first, last, since; /* since: rows from this time on; INT64_MIN: all */
-    struct stretches passes, waits, steps;
-    int64_t *tids; /* thread ids, by the thread's number in the trace */
+    int64_t trace, first, last, since;           /* since: rows from this time on; INT64_MIN: all */
+    struct stretches passes, waits, steps, over; /* over: the passes that lie over a call */
+    int64_t stepped; /* the latest end of the calls so far that began within a step */
+    int64_t *tids;   /* thread ids, by the thread's number in the trace */
     size_t ntids;
     struct sums *ops;
     size_t nops;
@@ -228,30 +229,59 @@ static struct sums *sums_of(struct overlap *o, const char *op) {
     return &more[o->nops++];
 }
 
-static int add_call(struct overlap *o, sqlite3_stmt *st) {
-    int64_t from = sqlite3_column_int64(st, 0), duration = sqlite3_column_int64(st, 1),
-            host = sqlite3_column_int64(st, 2), tid = number(st, 3), until = from + duration;
-    struct sums *s = sums_of(o, (const char *)sqlite3_column_text(st, 4));
-    const struct stretches *p = &o->passes, *w = &o->waits, *steps = &o->steps;
-    size_t i = first_after(steps, from);
+/* Finds the parts of passes that lie over a call; those of its own thread from its return on. */
+static int add_over(struct overlap *o, int64_t from, int64_t until, int64_t tid, int64_t host) {
+    const struct stretches *p = &o->passes;
+    int rc = SQLITE_OK;
 
-    if (!s)
-        return SQLITE_NOMEM;
-    if (i < steps->n && steps->v[i].from <= from)
-        s->stepped += duration;
-    if (sqlite3_column_int(st, 5))
-        return SQLITE_OK;
-    s->calls++;
-    s->duration += duration;
-    s->host += host;
-    for (i = first_after(p, from); i < p->n && p->v[i].until < until + p->longest; i++) {
+    o->over.n = 0;
+    for (size_t i = first_after(p, from);
+         rc == SQLITE_OK && i < p->n && p->v[i].until < until + p->longest; i++) {
         int64_t begin = p->v[i].tid == tid ? from + host : from,
                 end = p->v[i].until < until ? p->v[i].until : until;
         if (p->v[i].from > begin)
             begin = p->v[i].from;
         if (begin < end)
-            s->under += end - begin;
+            rc = add(&o->over, begin, end, -1);
     }
+    return rc;
+}
+
+/* Returns how long the stretches are together, where several lie over each other once. Sorts them. */
+static int64_t together(struct stretches *s) {
+    int64_t sum = 0, end = INT64_MIN;
+
+    sort(s, by_from);
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->v[i].until > end) {
+            sum += s->v[i].until - (s->v[i].from > end ? s->v[i].from : end);
+            end = s->v[i].until;
+        }
+    }
+    return sum;
+}
+
+static int add_call(struct overlap *o, sqlite3_stmt *st) {
+    int64_t from = sqlite3_column_int64(st, 0), duration = sqlite3_column_int64(st, 1),
+            host = sqlite3_column_int64(st, 2), tid = number(st, 3), until = from + duration;
+    struct sums *s = sums_of(o, (const char *)sqlite3_column_text(st, 4));
+    const struct stretches *w = &o->waits, *steps = &o->steps;
+    size_t i = first_after(steps, from);
+
+    if (!s)
+        return SQLITE_NOMEM;
+    if (i < steps->n && steps->v[i].from <= from && until > o->stepped) {
+        s->stepped += until - (from > o->stepped ? from : o->stepped);
+        o->stepped = until;
+    }
+    if (sqlite3_column_int(st, 5))
+        return SQLITE_OK;
+    s->calls++;
+    s->duration += duration;
+    s->host += host;
+    if (add_over(o, from, until, tid, host) != SQLITE_OK)
+        return SQLITE_NOMEM;
+    s->under += together(&o->over);
     for (i = first_from(w, from); i < w->n && w->v[i].from < until; i++) {
         if (w->v[i].tid != tid || w->v[i].from >= from + host)
             s->waited += w->v[i].until - w->v[i].from;
@@ -307,7 +337,8 @@ static void overlap(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
                         .trace = sqlite3_value_int64(argv[0]),
                         .since = sqlite3_value_type(argv[2]) == SQLITE_NULL
                                      ? INT64_MIN
-                                     : sqlite3_value_int64(argv[2])};
+                                     : sqlite3_value_int64(argv[2]),
+                        .stepped = INT64_MIN};
     char *text = NULL;
     size_t n = 0;
 
@@ -329,6 +360,7 @@ static void overlap(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     free(o.passes.v);
     free(o.waits.v);
     free(o.steps.v);
+    free(o.over.v);
 }
 
 int overlap_register(sqlite3 *db) {

@@ -8,11 +8,11 @@
  * overlap(trace, stacks, since): a JSON array with an object for each kind of operation in the trace from a time (ns) on: op, calls, and these sums
  * over its calls, in nanoseconds:
  *   duration, host  duration of the calls, and the time that their thread spent inside them
- *   under           the part of duration that lies under forward passes, backward passes and optimizer steps, summed over these
- *                   (also of several threads); a thread does not compute while it is inside the call
+ *   under           the part of duration that lies under forward passes, backward passes and optimizer steps, counted once where several are going on
+ *                   (of other threads, or modules that are computed anew in a backward pass); a thread does not compute while it is inside the call
  *   waited          the part of that in which a thread waited, as samples with one of these stacks show that lie in a pass of their thread. A
  *                   sample stands for all of its time, within the call that is going on at its moment
- *   stepped         of all calls, whether or not they were seen to complete, that began within a step
+ *   stepped         of all calls, whether or not they were seen to complete, that began within a step; where several are going on, the first one's
  * and for the trace: steps, the total duration of its steps, and waits, the number of such samples. NULL when `trace` is NULL.
  *
  * SQL alone took seven times as long, because it looks up the passes and samples of each call; here both are sorted arrays. Reads the rows

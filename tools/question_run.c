@@ -56,9 +56,10 @@ static int is_json(const struct question_run *a) {
     return strcmp(a->run.format, "json") == 0;
 }
 
-/* Asks one part of a question. Its result is kept in memory first, as one without rows is left out together with its title. */
-static int ask_part(struct question_run *a, const struct question *q,
-                    const struct question_part *p) {
+/* Asks one part of a question. Its result is kept in memory first, as one without rows is left out together with its title. headed: the question's
+ * own title comes before the answer. */
+static int ask_part(struct question_run *a, const struct question *q, const struct question_part *p,
+                    int headed) {
     char *text = NULL;
     size_t n = 0;
 
@@ -74,6 +75,8 @@ static int ask_part(struct question_run *a, const struct question *q,
         rows_json_text(stdout, p->title ? p->title : "answer");
         printf(", \"rows\": %s}", text);
     } else if (code == TOOL_OK && a->run.rows && !p->title) {
+        if (headed)
+            printf("%s== %s\n", a->pieces++ ? "\n" : "", q->title);
         /* The sentence is printed without its header. */
         char *line = strchr(text, '\n');
         line = line ? strchr(line + 1, '\n') : NULL;
@@ -99,10 +102,8 @@ int question_run(struct question_run *a, const struct question *q, int quiet) {
         drop_temporary(a->run.db);
         return TOOL_PARTIAL;
     }
-    if (quiet && !is_json(a))
-        printf("%s== %s\n", a->pieces++ ? "\n" : "", q->title);
     for (unsigned i = 0; code == TOOL_OK && i < (a->answer_only ? 1 : q->nparts); i++) {
-        code = ask_part(a, q, &q->part[i]);
+        code = ask_part(a, q, &q->part[i], quiet);
         if (code == TOOL_OK && i == 0 && !a->run.rows) {
             if (!quiet)
                 tool_say("%s", q->nothing);

@@ -318,6 +318,31 @@ def test_step_and_loader_and_time(build, run, simulated_job):
     assert "probing-record" in ask(build, run, "diff", db, code=1)[0] or "one run only" in ask(build, run, "diff", db, code=1)[0]
 
 
+def test_a_step_that_is_not_there(build, run, simulated_job, tmp_path):
+    """It is said which there are; "no steps were recorded" was not true."""
+    db = simulated_job("--seed", 1) / "out.db"
+    there = run([build.tool("probing-query"), "--csv", db, "SELECT min(step) || ' to ' || max(step) FROM steps WHERE complete"]).stdout.split("\n")[1]
+    for options, said in ((("--step", 99999), "step 99999"), (("--step", 3, "--rank", 77), "step 3 of rank 77"), (("--rank", 77), "step of rank 77")):
+        assert ask(build, run, "step", *options, db)[0] == "there is no %s: there are steps %s, of 8 rank(s)" % (said, there)
+    cut = edited(db, tmp_path, "UPDATE torch_step SET duration = NULL WHERE number = 20")
+    assert ask(build, run, "step", "--step", 20, cut)[0].startswith("there is no complete step 20: there are steps ")
+    alone = edited(db, tmp_path, "DELETE FROM torch_step WHERE number <> 20 OR source = 3 OR id >> 40 <> 1")
+    assert re.fullmatch(r"step 20 of rank \d took [0-9.]+ s; no other step of it is complete, with which that could be compared", ask(build, run, "step", alone)[0])
+    assert "no number of a step" in run([build.tool("probing"), "ask", "step", "--step", "2.5", db], check=2).stderr
+
+
+def test_a_process_that_is_not_known(build, run, simulated_job, tmp_path):
+    """A trace whose first block is damaged does not say whose it is, nor what time it was: no empty names, and a word on the year 1970."""
+    trace = tmp_path / "t.zst"
+    data = bytearray(next(iter(simulated_job("--minutes", "0.1").glob("node*/*-r1-*.zst"))).read_bytes())
+    data[900:960] = bytes(b ^ 0x5a for b in data[900:960])
+    trace.write_bytes(bytes(data))
+    done = run([build.tool("probing"), "ask", "all", "--answer", trace], check=1)
+    assert "of a process that is not named" in done.stdout and not re.search(r"of +took|of , |process \)", done.stdout), done.stdout
+    assert all(answer.split("\n", 1)[1].strip() for answer in ("\n" + done.stdout).split("\n== ")[1:]), "a title without an answer: " + done.stdout
+    assert "1 trace has no time of day (%s): its times count from when its machine was started, and look like ones of 1970" % trace in done.stderr, done.stderr
+
+
 WAITS = "UPDATE sample SET ts = (SELECT ts + 4000 FROM x WHERE trace = sample.id >> 40), count = 1, flags = %d, stack = (SELECT k.stack FROM stack_frame k JOIN frame r ON r.id = k.frame WHERE r.name GLOB" \
     " 'c10d::Work::wait*') WHERE id IN (SELECT min(s.id) FROM sample s JOIN torch_call c ON c.id >> 40 = s.id >> 40 AND c.thread = s.thread WHERE c.stage = 2 GROUP BY s.id >> 40);"
 

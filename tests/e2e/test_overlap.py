@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""overlap(): passes, samples and calls of a trace merged (`probing ask overlap`), against the plain sums of them that it stands for."""
+"""overlap(): passes, samples and calls of a trace merged (`probing ask overlap`), against the plain sums of them that it stands for, and against jobs whose truth is known."""
 import json
 import re
 import sqlite3
@@ -17,6 +17,12 @@ UPDATE sample SET flags = NOT id % 4, count = id % 3 + 1;
 """
 
 
+def together(parts):
+    """How long they are, each moment counted once."""
+    moments = sorted({t for part in parts for t in part})
+    return sum(b - a for a, b in zip(moments, moments[1:]) if any(p[0] <= a and b <= p[1] for p in parts))
+
+
 def sums(c, trace, stacks, since):
     """What overlap() says, without its sorting: every call with every pass, sample and step."""
     passes = c.execute("SELECT ts, ts + duration, (SELECT tid FROM thread h WHERE h.id = (k.id >> 40 << 40) + k.thread) FROM torch_call k WHERE id >> 40 = ? AND duration IS NOT NULL"
@@ -24,15 +30,18 @@ def sums(c, trace, stacks, since):
     waits = [w for w in c.execute("SELECT CAST(timestamp * 1e9 AS INTEGER), CAST(seconds * 1e9 AS INTEGER), tid FROM samples WHERE trace_id = ? AND state = 'idle' AND stack_id IN (%s)"
                                   % ",".join(map(str, stacks)), (trace,)) if any(p[0] <= w[0] < p[1] and p[2] == w[2] for p in passes)]
     steps = c.execute("SELECT ts, ts + duration FROM torch_step WHERE id >> 40 = ? AND source < 3 AND duration IS NOT NULL AND ts >= ?", (trace, since)).fetchall()
-    out = {}
-    for ts, duration, host, tid, op, lost in c.execute("SELECT ts, duration, host, tid, op, flags & 1 FROM comm WHERE id >> 40 = ? AND ts >= ?", (trace, since)):
+    out, before = {}, 0
+    for ts, duration, host, tid, op, lost in c.execute("SELECT ts, duration, host, tid, op, flags & 1 FROM comm WHERE id >> 40 = ? AND ts >= ? ORDER BY ts, id", (trace, since)):
         s = out.setdefault(op, dict(calls=0, duration=0, host=0, under=0, waited=0, stepped=0, steps=sum(b - a for a, b in steps)))
-        s["stepped"] += duration * any(a <= ts < b for a, b in steps)
+        if any(a <= ts < b for a, b in steps):
+            s["stepped"] += max(0, ts + duration - max(ts, before))
+            before = max(before, ts + duration)
         if not lost:
             s["calls"] += 1
             s["duration"] += duration
             s["host"] += host
-            s["under"] += sum(max(0, min(b, ts + duration) - max(a, ts + (host if t == tid else 0))) for a, b, t in passes)
+            over = ((max(a, ts + (host if t == tid else 0)), min(b, ts + duration)) for a, b, t in passes)
+            s["under"] += together([(a, b) for a, b in over if a < b])
             s["waited"] += sum(ns for at, ns, t in waits if ts + (host if t == tid else 0) <= at < ts + duration and at >= ts)
     return out
 
@@ -58,6 +67,25 @@ def test_the_merge_adds_up_what_lies_together(build, run, simulated_job, tmp_pat
         found += sum(s["under"] > 0 and s["waited"] > 0 and s["stepped"] > 0 for s in said.values())
     assert found >= 4, "there was nothing to compare"
     c.close()
+
+
+# Of each step of rank 0, as long as it takes: two calls together over its first half, of which a pass of each of two threads lies over the first quarter.
+BUILT = """
+DELETE FROM comm WHERE id >> 40 <> (SELECT id FROM trace_file WHERE rank = 0); DELETE FROM torch_call; DELETE FROM sample;
+DELETE FROM torch_step WHERE id >> 40 <> (SELECT id FROM trace_file WHERE rank = 0) OR duration IS NULL;
+DELETE FROM torch_step WHERE id NOT IN (SELECT id FROM torch_step ORDER BY id LIMIT 50);
+DELETE FROM comm WHERE id NOT IN (SELECT id FROM comm ORDER BY id LIMIT (SELECT 2 * count(*) FROM torch_step));
+UPDATE comm SET ts = s.ts, duration = s.duration / 2, host = 0, flags = 0, op = iif(c.nth % 2, 'all_reduce', 'broadcast'), tid = NULL
+FROM (SELECT id, row_number() OVER (ORDER BY id) - 1 AS nth FROM comm) c JOIN (SELECT ts, duration, row_number() OVER (ORDER BY id) - 1 AS nth FROM torch_step) s ON s.nth = c.nth / 2 WHERE comm.id = c.id;
+INSERT INTO torch_call(id, ts, thread, stage, module, depth, flags, seq, duration) SELECT s.id + 100000 * n.value, s.ts, n.value, 2, 0, 0, 0, 0, s.duration / 4 FROM torch_step s, json_each('[1, 2]') n;
+"""
+
+
+def test_what_lies_under_several_passes_lies_under_once(build, run, simulated_job, tmp_path):
+    """A quarter of each step of two calls that take half of it: half of the communication, which takes half of the steps. Passes of two threads, and calls that go on together, were added up."""
+    answer, tables = ask(build, run, "overlap", edited(simulated_job("--seed", 1) / "out.db", tmp_path, BUILT))
+    assert answer.startswith("50 % of "), answer
+    assert {r["op"] for r in tables[1]} == {"all_reduce", "broadcast"} and tables[2][0]["percent"] == pytest.approx(50, abs=0.1), tables
 
 
 @pytest.mark.slow

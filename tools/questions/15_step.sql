@@ -17,7 +17,12 @@ SELECT 'other', a.other, u.other FROM asked a, usual u;
 UPDATE parts SET part = 'communication, or waiting in it' WHERE part = 'other' AND (SELECT a.communication - u.communication > 0.8 * (a.other - u.other) FROM asked a, usual u);
 SELECT printf('step %d of %s took %.3f s, %.1f times the usual %.3f s; the difference is in %s (%.3f s instead of %.3f s)',
   a.step, coalesce('rank ' || a.rank, 'process ' || a.pid, 'a process that is not named'), a.duration, a.duration / u.duration, u.duration, p.part, p.seconds, p.usual) AS answer
-FROM asked a, usual u, (SELECT * FROM parts ORDER BY seconds - coalesce(usual, 0) DESC LIMIT 1) p WHERE u.duration > 0;
+FROM asked a, usual u, (SELECT * FROM parts ORDER BY seconds - coalesce(usual, 0) DESC LIMIT 1) p WHERE u.duration > 0
+UNION ALL SELECT printf('step %d of %s took %.3f s; no other step of it is complete, with which that could be compared', a.step, coalesce('rank ' || a.rank, 'process ' || a.pid, 'a process that is not named'), a.duration)
+FROM asked a, usual u WHERE u.duration IS NULL
+UNION ALL SELECT 'there is no ' || CASE (SELECT max(complete) FROM steps WHERE source <> 'evaluation' AND (:step IS NULL OR step = :step) AND (:rank IS NULL OR rank = :rank)) WHEN 0 THEN 'complete ' ELSE '' END
+  || 'step' || coalesce(' ' || :step, '') || coalesce(' of rank ' || :rank, '') || ': ' || printf('there are steps %d to %d%s', min(step), max(step), coalesce(', of ' || nullif(count(DISTINCT rank), 0) || ' rank(s)', ''))
+FROM steps WHERE complete AND source <> 'evaluation' AND NOT EXISTS (SELECT 1 FROM asked) GROUP BY NULL;
 --= its parts, seconds; usual: median of the other steps of that process (communication may lie within the others)
 SELECT CASE WHEN part LIKE 'comm%' THEN 'other' ELSE part END AS part, round(seconds, 6) AS seconds, round(usual, 6) AS usual, round(seconds - usual, 6) AS more FROM parts UNION ALL
 SELECT 'communication', round(a.communication, 6), round(u.communication, 6), round(a.communication - u.communication, 6) FROM asked a, usual u;
