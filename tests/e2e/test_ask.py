@@ -114,6 +114,16 @@ def test_a_healthy_job_has_no_straggler(build, run, simulated_job, sql, shape):
         assert straggler(build, run, sql, simulated_job(*shape, *noise) / "out.db")[0].startswith("no straggler: rank ")
 
 
+@pytest.mark.parametrize("shape", [("--pp", 2), ("--pp", 4), ("--pp", 4, "--tp", 2, "--ranks", 16)])
+def test_a_straggler_in_a_pipeline(build, run, simulated_job, shape):
+    """Who waits for its messages is late for the collectives that follow; it is not that rank whose fault it is."""
+    answer, tables = ask(build, run, "straggler", simulated_job("--straggler", "5:40", *shape) / "out.db")
+    assert re.match(r"rank 5: (without its lateness the run would take|the others waited for it in) ", answer), answer
+    assert tables[1][0]["rank"] == 5 and tables[1][0]["forward"] > 3 * tables[1][1]["forward"], tables
+    answer, _ = ask(build, run, "straggler", simulated_job("--seed", 2, *shape) / "out.db")
+    assert answer.startswith("no straggler: "), answer
+
+
 def test_a_straggler_of_each_run(build, run, simulated_job, sql):
     """Of two runs each has its own waiting, and the one with a straggler is named."""
     out = simulated_job("--runs", "2", "--straggler", "5:30") / "out.db"

@@ -73,7 +73,15 @@ FROM (SELECT l.*, t.seconds AS run_seconds, d.*, coalesce(d.tenths > 3 AND d.mea
   LEFT JOIN took t ON t.run IS l.run
   WHERE l.nth = 1) v) v
 ORDER BY is_named DESC, others_waited DESC, imposed_seconds DESC;
-SELECT CASE WHEN is_named
+CREATE TEMP TABLE behind AS -- where ranks wait for messages, too: who waits in those is late for a collective by no fault of its own. Who it is without whose lateness most would be saved, by far
+SELECT rank, saved, v.run FROM (SELECT v.run, v.run_seconds, v.least, v.rank AS waited_for, v.is_named, replay('nth rank', 1) AS rank, replay('rank', replay('nth rank', 1)) AS saved, replay('rank', replay('nth rank', 2)) AS next
+  FROM verdict v WHERE v.rowid = 1 AND replay('run') IS v.run AND EXISTS (SELECT 1 FROM trace_file f WHERE EXISTS (
+    SELECT 1 FROM (SELECT op FROM comm WHERE id BETWEEN f.first_id AND f.last_id LIMIT 2000) WHERE op IN ('send', 'recv')))) v
+WHERE saved >= least * run_seconds AND saved >= 2 * coalesce(next, 0) AND NOT (is_named AND rank = waited_for);
+SELECT CASE WHEN (SELECT count(*) FROM behind)
+  THEN (SELECT printf('rank %d%s: without its lateness the run would take %.1f s less, %.0f %%; ranks wait for messages here, and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s; `probing ask what_if`)',
+    b.rank, of_run, b.saved, 100 * b.saved / run_seconds, verdict.rank, others_waited, of_all) FROM behind b)
+WHEN is_named
   THEN printf('rank %d%s: the others waited for it in %d of %d collectives, %.1f of %.1f s in all, %.*f %% of the run', rank, of_run, times, collectives, others_waited, of_all,
     percent < 10, percent)
     || CASE WHEN share NOT NULL THEN iif(is_most, '', printf('; for others too at times, but for it throughout: longest in %.0f %% of its parts', 100 * share))
@@ -83,7 +91,7 @@ SELECT CASE WHEN is_named
     1 + (percent < 1), percent)
     || CASE WHEN others_waited < little * run_seconds THEN printf(' (less than %.1f %%)', 100 * little) WHEN NOT is_most THEN ', and others were waited for, too' WHEN tenths < 4 THEN '; of so few that it may be chance'
       ELSE printf(', at times, as any rank is where processors are short: longer than for any other in %d of %d tenths of them', leads, tenths) END END AS answer
-FROM (SELECT *, iif((SELECT count(*) FROM verdict) > 1, ' of run ' || run, '') AS of_run FROM verdict LIMIT 1)
+FROM (SELECT *, iif((SELECT count(*) FROM verdict) > 1, ' of run ' || run, '') AS of_run FROM verdict LIMIT 1) verdict
 UNION ALL SELECT * FROM (SELECT CASE WHEN count(*) = 0 THEN 'no straggler can be told: no collective of several ranks is complete (`probing ask hang`)'
   ELSE 'no straggler can be told: the clocks of the ranks cannot be compared (view clock_alignment), so that who came last is not known; '
     || (SELECT printf('by the durations alone rank %d was waited for longest, %.3f of %.3f s in all', shortest_rank, sum(cost), (SELECT sum(longest_ms - shortest_ms) / 1e3 FROM collectives
@@ -95,7 +103,7 @@ SELECT rank, collectives, came_last, was_shortest, round(others_waited, 3) AS ot
 FROM late WHERE run IS (SELECT run FROM verdict LIMIT 1) ORDER BY nth LIMIT 10;
 --= what that rank does more of: seconds of a step against the median of all ranks
 SELECT s.rank, round(avg(s.forward), 6) AS forward, round(avg(s.backward), 6) AS backward, round(avg(s.optimizer), 6) AS optimizer,
-  round(avg(s.data), 6) AS data, round(avg(s.other), 6) AS other FROM verdict v JOIN steps s ON s.rank = v.rank AND s.trace_id IN (SELECT id FROM trace_file WHERE run IS v.run)
+  round(avg(s.data), 6) AS data, round(avg(s.other), 6) AS other FROM verdict v JOIN steps s ON s.rank = coalesce((SELECT rank FROM behind), v.rank) AND s.trace_id IN (SELECT id FROM trace_file WHERE run IS v.run)
 WHERE s.complete AND s.source <> 'evaluation' AND v.rowid = 1 GROUP BY s.rank
 UNION ALL
 SELECT 'median', round(median(forward), 6), round(median(backward), 6), round(median(optimizer), 6), round(median(data), 6), round(median(other), 6)
