@@ -29,6 +29,7 @@ struct boot {
     size_t nanchors, cap;
     struct clock_fit fit;   /* its line onto the reference's CLOCK_MONOTONIC; n 0: none */
     unsigned in;            /* number of that reference's group */
+    int refused;            /* 1: its matches with the present reference are by chance */
     struct clock_map map;   /* the result: to UTC */
     int64_t until;          /* end of its rows in the database, ns UTC; 0: not known */
     struct clock_map given; /* the mapping that align_known() declared */

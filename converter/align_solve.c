@@ -11,6 +11,11 @@
 /* maximum length of a window of messages, in which only the tightest bounds count */
 #define WINDOW_NS    5000000000ll
 #define WINDOW_LEAST 200000000ll
+/* Matches are by chance (is_chance()) if the anchors contradict them by more than this, the median distance from the line is above this, and that of a
+ * neighbour from its neighbour is below this share of it; 1.3 to 2.3 is noise */
+#define CHANCE_OFF  1000000000ll
+#define CHANCE_FAR  1e6
+#define CHANCE_STEP 0.9
 
 /* State of the solving: the matches by key, with at most one per boot and key, and the aligned time of each key. */
 struct solving {
@@ -22,6 +27,9 @@ struct solving {
     uint8_t *known;  /* likewise: whether `time` is known */
     size_t *of_boot; /* indices of matches, sorted by boot and time */
     size_t *start;   /* for each boot: where its matches begin in of_boot */
+    size_t *order;   /* the boots by key, as the result must not depend on the order of the files */
+    const struct boot *reference;
+    int refused; /* 1: a boot's matches with the reference are by chance */
     struct clock_point *point;
 };
 
@@ -77,6 +85,12 @@ static int by_boot(const void *x, const void *y) {
     return a->at < b->at ? -1 : a->at > b->at;
 }
 
+static const struct boot *ordering; /* for by_name() */
+
+static int by_name(const void *x, const void *y) {
+    return strcmp(ordering[*(const size_t *)x].out.key, ordering[*(const size_t *)y].out.key);
+}
+
 static int begin(struct solving *s, struct align *a) {
     s->a = a;
     reduce(s, a->match, a->nmatches);
@@ -85,8 +99,13 @@ static int begin(struct solving *s, struct align *a) {
     s->known = calloc(s->n + 1, 1);
     s->of_boot = malloc((s->n + 1) * sizeof *s->of_boot);
     s->start = calloc(a->nboots + 2, sizeof *s->start);
-    if (!s->first || !s->time || !s->known || !s->of_boot || !s->start)
+    s->order = malloc((a->nboots + 1) * sizeof *s->order);
+    if (!s->first || !s->time || !s->known || !s->of_boot || !s->start || !s->order)
         return -ENOMEM;
+    for (size_t b = 0; b < a->nboots; b++)
+        s->order[b] = b;
+    ordering = a->boot;
+    qsort(s->order, a->nboots, sizeof *s->order, by_name);
     for (size_t i = 0; i < s->n; i++) {
         s->of_boot[i] = i;
         s->first[i] = i && s->m[i - 1].key == s->m[i].key ? s->first[i - 1] : i;
@@ -200,21 +219,56 @@ static int fitted(struct solving *s, size_t boot, const struct clock_point *p, s
     return 0;
 }
 
+/*
+ * Collectives of two starts of a job are counted alike, so where the traces that would tell the starts apart are missing, those of one start are
+ * compared with those of another. Then the clocks contradict the anchors, and the distances from the line are not the noise of a network,
+ * which is new for each collective: each step's difference adds to those before.
+ */
+static int is_chance(const struct solving *s, const struct boot *b, size_t n) {
+    const struct boot *r = s->reference;
+    double *v = n < ENOUGH || !b->nanchors || !r->nanchors ? NULL : malloc(n * sizeof *v), last = 0;
+
+    if (!v)
+        return 0;
+    int64_t off = b->anchor[0].real - align_to_reference(b, b->anchor[0].mono) -
+                  (r->anchor[0].real - align_to_reference(r, r->anchor[0].mono));
+    for (size_t i = 0; i < n; i++)
+        v[i] = fabs(s->point[i].d - clock_fit_at(&b->fit, s->point[i].x));
+    double far = clock_median(v, n);
+    for (size_t i = 0; i < n; i++) {
+        double d = s->point[i].d - clock_fit_at(&b->fit, s->point[i].x);
+        v[i] = fabs(d - last);
+        last = d;
+    }
+    double step = clock_median(v, n);
+    free(v);
+    return llabs(off) > CHANCE_OFF && far > CHANCE_FAR && step < CHANCE_STEP * far;
+}
+
 /* Fits, in one round, those boots that are not fitted yet. Returns 1: some now are; 0; -ENOMEM. */
 static int by_collectives(struct solving *s, unsigned group, size_t least) {
     uint8_t *now = calloc(s->a->nboots + 1, 1);
     int any = 0, err = now ? 0 : -ENOMEM;
 
-    for (size_t b = 0; !err && b < s->a->nboots; b++) {
-        size_t n = s->a->boot[b].fit.n ? 0 : points_of(s, b);
+    for (size_t k = 0; !err && k < s->a->nboots; k++) {
+        size_t i = s->order[k];
+        struct boot *b = &s->a->boot[i], was = *b;
+        size_t n = b->fit.n || b->refused ? 0 : points_of(s, i);
         if (n < least || n == 0)
             continue;
-        err = fitted(s, b, s->point, n, ALIGN_COLLECTIVES, group);
-        any = now[b] = 1;
+        err = fitted(s, i, s->point, n, ALIGN_COLLECTIVES, group);
+        if (!err && is_chance(s, b, n)) {
+            clock_fit_free(&b->fit);
+            *b = was;
+            b->refused = 1;
+            s->refused = 1;
+            continue;
+        }
+        any = now[i] = 1;
     }
-    for (size_t b = 0; !err && b < s->a->nboots; b++)
-        if (now[b])
-            give_times(s, b);
+    for (size_t k = 0; !err && k < s->a->nboots; k++)
+        if (now[s->order[k]])
+            give_times(s, s->order[k]);
     free(now);
     return err ? err : any;
 }
@@ -281,9 +335,9 @@ static int by_messages(struct solving *s, unsigned group) {
     struct bound *bounds = NULL;
     int any = 0, err = 0;
 
-    for (size_t b = 0; !err && b < s->a->nboots; b++) {
-        size_t most = s->start[b + 1] - s->start[b];
-        if (s->a->boot[b].fit.n || most == 0)
+    for (size_t k = 0; !err && k < s->a->nboots; k++) {
+        size_t b = s->order[k], most = s->start[b + 1] - s->start[b];
+        if (s->a->boot[b].fit.n || s->a->boot[b].refused || most == 0)
             continue;
         struct bound *more = realloc(bounds, most * sizeof *bounds);
         struct clock_fit slope;
@@ -317,7 +371,7 @@ static struct boot *next_reference(struct solving *s) {
     struct boot *best = NULL;
 
     for (size_t i = 0; i < s->a->nboots; i++) {
-        struct boot *b = &s->a->boot[i];
+        struct boot *b = &s->a->boot[s->order[i]];
         if (b->fit.n || b->seen == 0)
             continue;
         if (best && (b->given.n > 0) != (best->given.n > 0)) {
@@ -345,6 +399,13 @@ int align_fit(struct align *a) {
         err = make_reference(reference, this);
         if (err)
             break;
+        s.reference = reference;
+        if (s.refused) { /* the times known so far are those of clocks that the rest has nothing in common with */
+            memset(s.known, 0, s.n + 1);
+            for (size_t i = 0; i < a->nboots; i++)
+                a->boot[i].refused = 0;
+            s.refused = 0;
+        }
         give_times(&s, boot);
         while (any > 0) {
             any = by_collectives(&s, this, ENOUGH);
@@ -390,6 +451,7 @@ int align_fit(struct align *a) {
     free(s.known);
     free(s.of_boot);
     free(s.start);
+    free(s.order);
     free(s.point);
     free(a->match);
     a->match = NULL;

@@ -113,6 +113,25 @@ def test_two_clocks_ten_years_apart(merged, sql, build, run, tmp_path, monkeypat
     assert said.startswith("probing-ask: traces: the time of day of 1 of 2 machines (%s) is wrong: " % behind), said
 
 
+TIMES = ("SELECT host, method, matches, reference, round(\"offset\", 9), drift_ppm, \"from\", \"to\" FROM clock_alignment ORDER BY 1",
+         "SELECT f.recording, e.ts FROM event e JOIN trace_file f ON f.id = e.id >> 40 ORDER BY 1, 2",
+         "SELECT f.recording, c.ts, c.duration FROM comm c JOIN trace_file f ON f.id = c.id >> 40 ORDER BY 1, 2, 3")
+
+
+@pytest.mark.parametrize("pp", [1, 4])
+def test_the_order_in_which_traces_are_named_changes_no_time(fleet, build, run, sql, tmp_path, pp):
+    """Neither where all machines have the same collectives in common, nor along a pipeline of messages."""
+    out, _ = fleet("job", "--ranks", 4, "--nodes", 4, "--minutes", 0.1, "--drift", 50, "--hz", 1, "--layers", 1, "--pp", pp)
+    traces = sorted(str(t) for t in out.glob("*/*.zst"))
+    found = []
+    for i, order in enumerate((traces, traces[::-1], traces[2:] + traces[:2], traces[1:] + traces[:1])):
+        db = str(tmp_path / ("%d.db" % i))
+        run([build.tool("probing-convert"), "-q"] + order + [db])
+        found.append([sql(db, query) for query in TIMES])
+        assert found[-1] == found[0], i
+    assert len(found[0][1]) > 10 and {m for _, m, *_ in found[0][0]} != {"anchors"}
+
+
 def test_one_time_by_messages_alone(merged, sql):
     """Stages of a pipeline on machines of their own, with no collective between them: each message is a bound from one side."""
     db, _, _ = merged("job", "--ranks", 16, "--nodes", 4, "--pp", 4, "--no-world", "--minutes", 0.5, "--offset", 1, "--drift", 50, "--hz", 2)
@@ -149,6 +168,22 @@ def test_clocks_that_nothing_compares_say_so(fleet, build, run, sql, tmp_path):
         for of in ([db], [str(a / "node000"), str(a / "node001"), str(b)]):
             said = run([build.tool("probing"), *command, *of], check=None).stderr
             assert said.count("the clocks of 1 of 3 machines (node000) cannot be compared with ") == 1, said
+
+
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_starts_of_a_job_are_not_taken_for_each_other(fleet, build, run, sql, tmp_path, nodes):
+    """Of a job that was started twice, one machine's traces of the first start and the others' of the second: their collectives are counted alike, but
+    were others. Clocks that are wrong by as much, with traces of one start, are aligned."""
+    convert, db = build.tool("probing-convert"), str(tmp_path / "out.db")
+    out, _ = fleet("job", "--ranks", nodes, "--nodes", nodes, "--minutes", 0.3, "--drift", 50, "--hz", 1, "--runs", 2, "--restarts")
+    first, second = ([str(sorted(n.glob("*.zst"))[i]) for n in sorted(out.glob("node*"))] for i in (0, 1))
+    said = run([convert, "-q", first[0]] + second[1:] + [db]).stderr
+    assert "the clocks of 1 of %d machines" % nodes in said
+    groups = sql(db, 'SELECT count(*), max(abs("offset")) < 1 FROM clock_alignment WHERE method = \'collectives\' GROUP BY "group"')
+    assert groups == ([(2, 1)] if nodes == 3 else [])
+    out, _ = fleet("off", "--ranks", nodes, "--nodes", nodes, "--minutes", 0.3, "--drift", 50, "--hz", 1, "--offset", 3600, "--jitter", 1000)
+    assert "the clocks of" not in run([convert, "-q", "-f"] + [str(n) for n in sorted(out.glob("node*"))] + [db]).stderr
+    assert sql(db, "SELECT DISTINCT method FROM clock_alignment") == [("collectives",)]
 
 
 def test_a_clock_without_a_name(fleet, build, run, sql, tmp_path):
