@@ -82,8 +82,14 @@ static int add_input(const char *path, uint64_t *which, uint64_t *state, uint64_
     close(fd);
     if (n < 0)
         return -EIO;
-    const uint64_t facts[] = {st.st_dev, st.st_ino, (uint64_t)st.st_size,
-                              (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec};
+    /* the change time too: a copier that keeps times (cp -p, rsync -t --inplace) sets the modification time back */
+    const uint64_t facts[] = {st.st_dev,
+                              st.st_ino,
+                              (uint64_t)st.st_size,
+                              (uint64_t)st.st_mtim.tv_sec,
+                              (uint64_t)st.st_mtim.tv_nsec,
+                              (uint64_t)st.st_ctim.tv_sec,
+                              (uint64_t)st.st_ctim.tv_nsec};
     *which = mix(*which, real, strlen(real) + 1);
     *which = mix(*which, path, strlen(path) + 1); /* the path as given, too: answers show it */
     *state = mix(*state, facts, sizeof facts);

@@ -65,6 +65,24 @@ def test_a_trace_that_has_changed_is_converted_again(ask, cache, trace):
     assert len(kept(cache)) == 1 # and the older state is gone
 
 
+def test_a_change_that_leaves_size_time_and_end_is_seen(ask, cache, trace):
+    """As by rsync --inplace --times, or by cp -p onto it, of a trace that differs in its middle."""
+    data = bytearray(trace.read_bytes())
+    with open(str(trace), "ab") as f: # so that the last bytes, which are looked at, do not hold the change
+        f.write(b"\x50\x2a\x4d\x18" + (8192).to_bytes(4, "little") + bytes(8192)) # a frame to skip
+    was = os.stat(str(trace))
+    ask(trace, QUESTION)
+    mark(cache)
+    assert MARK in ask(trace, QUESTION).stdout
+    data[len(data) // 2] ^= 1
+    with open(str(trace), "r+b") as f:
+        f.write(data)
+    os.utime(str(trace), ns=(was.st_atime_ns, was.st_mtime_ns))
+    now = os.stat(str(trace))
+    assert (now.st_ino, now.st_size, now.st_mtime_ns) == (was.st_ino, was.st_size, was.st_mtime_ns)
+    assert MARK not in ask(trace, QUESTION, check=False).stdout
+
+
 def test_without_a_cache(ask, cache, trace, monkeypatch):
     ask("--no-cache", trace, QUESTION)
     assert not cache.exists() or not kept(cache)
