@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "arrow_read.h"
+#include "arrow_stop.h"
 #include "convert.h"
 #include "place_rows.h"
+#include "source.h"
 #include "store.h"
 #include "vtab.h"
 
@@ -35,14 +37,21 @@ static int index_places(const char *out) {
     return rc == SQLITE_OK ? 0 : -EIO;
 }
 
+static int stopped(void *ctx, double part) {
+    (void)ctx;
+    (void)part;
+    return arrow_stopped();
+}
+
 int probing_align(const char *const *paths, size_t npaths, uint32_t flags, const char *out,
                   char *error, size_t n) {
     struct convert_result *res = calloc(1, sizeof *res);
     const struct convert_options opt = {
-        .out = out, .append = 1, .need = 1ull << TRACE_process | VTAB_PLACES};
+        .out = out, .append = 1, .need = 1ull << TRACE_process | VTAB_PLACES, .tick = stopped};
     struct inputs in = {0};
     int err = res ? 0 : -ENOMEM;
 
+    source_stopped = arrow_stopped;
     if (n)
         snprintf(error, n, "no memory");
     for (size_t i = 0; !err && i < npaths; i++)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "arrow_source.h"
+#include "arrow_stop.h"
 #include "source.h"
 
 #define BATCH_ROWS  65536
@@ -86,7 +87,8 @@ static int fill(struct stream *s, struct ArrowArray *out) {
     int err = s->err;
 
     while (!err && s->more && s->batch.n < want && arrow_batch_bytes(&s->batch) < BATCH_BYTES) {
-        err = s->source->next(s->source, &s->batch);
+        err = arrow_stopped() ? arrow_fail(s->notes, -EINTR, "interrupted")
+                              : s->source->next(s->source, &s->batch);
         s->more = err > 0;
         err = err > 0 ? 0 : err;
     }
@@ -189,6 +191,7 @@ int probing_stream(const struct probing_request *rq, struct ArrowArrayStream *ou
     struct stream *s = calloc(1, sizeof *s);
     int err;
 
+    source_stopped = arrow_stopped;
     memset(out, 0, sizeof *out);
     if (n)
         snprintf(error, n, "no memory");

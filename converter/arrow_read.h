@@ -15,8 +15,9 @@
  * requested time or ranks. With .sql the path is a database of probing-convert, and the rows are those of a SELECT.
  *
  * Each stream opens its files anew and shares nothing with another one: different streams may be used by different threads at the same
- * time, each stream by one thread at a time. No function needs Python or its GIL. Memory: a batch, the names, and 80 bytes for each block
- * of the current file.
+ * time, each stream by one thread at a time. No function needs Python or its GIL; a call in Python's main thread lets its handlers of
+ * signals run, and ends with -EINTR if one raises (arrow_stop.h). Memory: a batch, the names, and 80 bytes for each block of the current
+ * file.
  *
  * ARCHITECTURE.md's figures for many machines: 10,000 ranks at 7 bytes a sample (long recordings) make 0.6 TB a day, at 25 bytes
  * (half-minute recordings) 2.2 TB. Measured by `make bench`, part arrow, on a busy two-core machine: 10 to 1,000 fleet traces of 2,900

@@ -9,6 +9,7 @@
 #include "../traces/hash.h"
 #include "../traces/run.h"
 #include "arrow_notes.h"
+#include "arrow_stop.h"
 #include "clock_rows.h"
 #include "place_rows.h"
 #include "source.h"
@@ -41,6 +42,10 @@ int arrow_choose(struct arrow_source *s, const struct arrow_field *all, size_t n
 
 /* ---- the files ---- */
 
+static int interrupted(struct arrow_notes *notes) {
+    return arrow_fail(notes, -EINTR, "interrupted");
+}
+
 static int holds_one(const char *path) {
     struct reader *r;
     int yes = reader_open(&r, path) == 0 && reader_is_last(r);
@@ -60,7 +65,9 @@ static int leave_out_copies(struct arrow_trace *t, struct arrow_notes *notes) {
 
     keys_init(&names);
     for (size_t i = 0; !err && i < t->in.n; i++) {
-        if (source_recording(t->in.file[i].path, name, &size) != 0)
+        if (arrow_stopped())
+            err = interrupted(notes);
+        if (err || source_recording(t->in.file[i].path, name, &size) != 0)
             continue;
         int is_new;
         uint32_t id = keys_put(&names, name, strlen(name), &is_new);
@@ -237,6 +244,8 @@ static int advance(struct arrow_trace *t, struct arrow_notes *notes) {
         t->reader = NULL;
     }
     while (t->at < t->in.n) {
+        if (arrow_stopped())
+            return interrupted(notes);
         t->path = t->in.file[t->at++].path;
         t->part = 0;
         if ((err = reader_open(&t->reader, t->path)) == 0)

@@ -14,12 +14,14 @@
 #include <string.h>
 
 #include "arrow_source.h"
+#include "arrow_stop.h"
 #include "keys.h"
 #include "output.h"
 #include "when.h"
 
 #define LOOK       8192
 #define LOOK_BYTES (16u << 20)
+#define STEPS      20000 /* of SQLite's machine between two looks whether it is to stop */
 
 struct cell {
     union {
@@ -43,8 +45,11 @@ struct sql {
 static int failed(struct sql *s, const char *doing) {
     int rc = sqlite3_errcode(s->db);
 
-    return arrow_fail(s->base.notes, rc == SQLITE_NOMEM ? -ENOMEM : -EINVAL, "%s%s", doing,
-                      sqlite3_errmsg(s->db));
+    return arrow_fail(s->base.notes,
+                      rc == SQLITE_NOMEM       ? -ENOMEM
+                      : rc == SQLITE_INTERRUPT ? -EINTR
+                                               : -EINVAL,
+                      "%s%s", doing, sqlite3_errmsg(s->db));
 }
 
 /* ---- types ---- */
@@ -224,6 +229,11 @@ static int next(struct arrow_source *base, struct arrow_batch *b) {
 
 /* ---- opening ---- */
 
+static int stopped(void *ctx) {
+    (void)ctx;
+    return arrow_stopped();
+}
+
 static int pragma(sqlite3 *db, const char *sql) {
     sqlite3_stmt *st = NULL;
     int value = -1;
@@ -243,6 +253,7 @@ static int open_database(struct sql *s, const char *path) {
         return arrow_fail(notes, -EINVAL, "cannot open %s: %s", path,
                           s->db ? sqlite3_errmsg(s->db) : "no memory");
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_progress_handler(s->db, STEPS, stopped, NULL);
     if (pragma(s->db, "PRAGMA application_id") != OUTPUT_APPLICATION_ID)
         return arrow_fail(notes, -EINVAL, "%s is a database, but not one of probing-convert", path);
     int version = pragma(s->db, "PRAGMA user_version");

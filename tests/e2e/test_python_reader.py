@@ -185,6 +185,80 @@ out = [read, refused]
     assert out[0] > 25 and out[1] > 1, out
 
 
+PIPE = """
+import os, subprocess, threading
+threading.Timer(200, lambda: os._exit(7)).start()  # waits for a writer that does not come
+os.mkfifo("pipe")
+def through(path):
+    subprocess.Popen(["sh", "-c", 'exec cat -- "$0" > pipe', path])
+    return probing.open("pipe")
+first, again = through(sys.argv[1]), through(sys.argv[2])
+out = [[len(list(t.samples.rows())), list(t.sql("SELECT count(*), (SELECT group_concat(pid) FROM trace) FROM samples").rows())[0]] for t in (first, again)]
+subprocess.Popen(["sh", "-c", "exec yes no trace > pipe"], stderr=subprocess.DEVNULL)
+try:
+    probing.open("pipe")
+except probing.TraceError as error:
+    out.append(str(error))
+folders = [os.path.dirname(os.path.dirname(t.paths[0])) for t in (first, again)]
+del first, again
+out.append([os.path.exists(f) for f in folders])
+print(json.dumps(out), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_pipe_is_read_each_time_it_is_opened(ask, convert, sql):
+    """What comes through it comes once: tables and views are of it, and the next trace that comes is another one."""
+    done = ask(PIPE, GOLDEN / "basic.zst", GOLDEN / "epochs.zst", check=False)
+    assert done.returncode == 0, done.stderr
+    first, again, said, left = json.loads(done.stdout)
+    for got, name in ((first, "basic"), (again, "epochs")):
+        want = sql(convert(GOLDEN / (name + ".zst")), "SELECT count(*), (SELECT group_concat(pid) FROM trace) FROM samples")[0]
+        assert got == [want[0], list(want)]
+    assert "pipe" in said and "not a trace" in said and left == [False, False]
+
+
+STOP = """
+import os, signal, threading, time
+t = probing.open(sys.argv[1]) if sys.argv[2] != "pipe" else None
+n = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < "
+rows = t.sql(n + "20000").rows() if t else None  # more than are read to find the types: then no row comes any more
+what = {"pipe": lambda: probing.open("pipe"), "sql": lambda: t.sql(n + "2"), "rows": lambda: list(rows)}[sys.argv[2]]
+if sys.argv[2] == "pipe":
+    os.mkfifo("pipe")
+class Own(Exception):
+    pass
+def handle(*_):
+    raise Own("mine")
+if sys.argv[3] == "own":
+    signal.signal(signal.SIGINT, handle)
+signal.signal(signal.SIGALRM, lambda *_: None)
+threading.Timer(1, os.kill, (os.getpid(), signal.SIGALRM)).start()  # a handler that raises nothing ends nothing
+threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+threading.Timer(200, lambda: os._exit(7)).start()
+begun = time.monotonic()
+try:
+    try:
+        what()
+        out = "done"
+    except probing.TraceError:
+        time.sleep(1)
+except (KeyboardInterrupt, Own) as error:
+    out = [type(error).__name__, time.monotonic() - begun >= 1.9]
+print(json.dumps(out), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.pythons()
+def test_ctrl_c_ends_what_would_not_end(ask, python):
+    """A pipe nobody writes to, a question without an end: what the handler of the signal raises is raised, as anywhere in Python."""
+    for what, how in (("pipe", "default"), ("sql", "default"), ("rows", "own")):
+        done = ask(STOP, GOLDEN / "basic.zst", what, how, python=python.path, check=False)
+        assert done.returncode == 0, (what, done.stderr)
+        assert json.loads(done.stdout.splitlines()[-1]) == ["Own" if how == "own" else "KeyboardInterrupt", True], what
+
+
 def test_importing_loads_nothing_of_it(ask):
     out = ask('out = sorted(m for m in sys.modules if m in ("ctypes", "probing._arrow", "probing._traces", "datetime"))')
     assert out == []

@@ -2,6 +2,7 @@
 """Calls libprobing-read.so (converter/arrow_read.h) by ctypes. Its streams of Arrow arrays are passed on as PyCapsules for other libraries, or read
 here as plain values. Loaded by the first probing.open(), never by `import probing`. The library's functions run without the GIL."""
 import ctypes
+import errno
 import os
 import weakref
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int8, c_int32, c_int64, c_size_t, c_uint32, c_void_p
@@ -96,6 +97,17 @@ def texts(values):
     return (c_char_p * max(1, len(values)))(*values)
 
 
+def fail(error, text):
+    """Raises what -errno and a sentence of the library mean: after -EINTR, what a handler of a signal has raised, which Python raises between two of
+    its instructions (converter/arrow_stop.h)."""
+    if -error == errno.EINTR:
+        for _ in range(1000):
+            pass
+    if -error == errno.ENOENT:
+        raise FileNotFoundError(errno.ENOENT, text)
+    raise TraceError(text)
+
+
 class Notes(object):
     """Lines about files that were damaged or passed over, in the order in which the stream met them."""
 
@@ -116,8 +128,9 @@ class Notes(object):
 def align(paths, flags, out):
     """Aligns the clocks of the traces' machines and writes the alignment into the database `out`; boots that are in it keep their time."""
     error = ctypes.create_string_buffer(1024)
-    if library().probing_align(texts([os.fsencode(p) for p in paths]), len(paths), flags, os.fsencode(out), error, len(error)):
-        raise TraceError(error.value.decode("utf-8", "replace"))
+    failed = library().probing_align(texts([os.fsencode(p) for p in paths]), len(paths), flags, os.fsencode(out), error, len(error))
+    if failed:
+        fail(0 if -failed == errno.ENOENT else failed, error.value.decode("utf-8", "replace"))
 
 
 def open_stream(at, paths, table=None, sql=None, columns=None, start=FIRST, end=LAST, ranks=(), clocks=None, flags=0, batch=0):
@@ -130,10 +143,7 @@ def open_stream(at, paths, table=None, sql=None, columns=None, start=FIRST, end=
     notes = c_void_p()
     failed = library().probing_stream(byref(request), at, byref(notes), error, len(error))
     if failed:
-        text = error.value.decode("utf-8", "replace")
-        if failed == -2:
-            raise FileNotFoundError(2, text)
-        raise TraceError(text)
+        fail(failed, error.value.decode("utf-8", "replace"))
     return Notes(notes)
 
 
@@ -269,7 +279,7 @@ class Reader(object):
     def _check(self, error):
         if error:
             text = self.stream.get_last_error(byref(self.stream))
-            raise TraceError((text or os.strerror(error).encode()).decode("utf-8", "replace"))
+            fail(-error if error == errno.EINTR else 0, (text or os.strerror(error).encode()).decode("utf-8", "replace"))
 
     def __enter__(self):
         return self

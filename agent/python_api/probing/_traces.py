@@ -3,10 +3,15 @@
 import glob
 import io
 import os
+import stat
 
 from probing import TraceError, _arrow, _remote
 
 _SECOND = 10 ** 9
+_PART = 1 << 20
+_NO_END = 64 << 20  # bytes of a pipe in which no trace begins (converter/source.c)
+_HINT = b"\x5d\x2a\x4d\x18\x3c\0\0\0PRBh"  # what each block of a trace begins with
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def _ns(when, name):
@@ -185,7 +190,7 @@ class Traces(object):
     opened alone follow from its own clock anchors.
     """
 
-    def __init__(self, paths, flags, database, clocks=None, align=True, remote=()):
+    def __init__(self, paths, flags, clocks=None, align=True, remote=(), database=None):
         self.remote = list(remote)  # _remote.File: .url, .size, .fetched, .requests
         self._clocks, self._align, self._given, self._folder = clocks, align and not clocks, clocks, None
         self.paths, self._flags, self._notes, self._said = paths, flags, [], []
@@ -204,6 +209,26 @@ class Traces(object):
             self._folder = tempfile.mkdtemp(prefix="probing-")
             weakref.finalize(self, shutil.rmtree, self._folder, True)
         return os.path.join(self._folder, name)
+
+    def _pipe(self, path):
+        """Copies what comes through a pipe, since it comes once, and several readers need it. Returns the copy's path."""
+        copy = os.path.join(self._temporary("pipe%d" % len(os.listdir(self._temporary("")))), os.path.basename(path))
+        os.mkdir(os.path.dirname(copy))
+        with io.open(path, "rb") as source, io.open(copy, "wb") as to:  # waits for a writer; Ctrl-C ends that
+            seen, size, part = b"", 0, source.read(_PART)
+            while part:
+                try:
+                    to.write(part)
+                    to.flush()
+                except OSError as error:
+                    raise TraceError("%s: cannot be copied to %s: %s" % (path, self._folder, error.strerror)) from None
+                size += len(part)
+                if seen is not None:
+                    seen = None if _HINT in seen + part or size == len(part) and part.startswith(_ZSTD) else part[-len(_HINT):]
+                if seen is not None and size > _NO_END:
+                    break  # no trace, and it may have no end
+                part = source.read(_PART)
+        return copy
 
     def _copy(self, file, i):
         """Copies a whole remote file for the program, since views are made from all of it. Returns the copy's path."""
@@ -230,7 +255,7 @@ class Traces(object):
         """How the clock of each machine was aligned: the view clock_alignment."""
         if self._is_database:
             return self["clock_alignment"]
-        return Table(Traces(self.paths, 0, self._aligned() or self.database), "clock_alignment", "SELECT * FROM clock_alignment")
+        return Table(Traces(self.paths, 0, database=self._aligned() or self.database), "clock_alignment", "SELECT * FROM clock_alignment")
 
     @property
     def problems(self):
@@ -345,11 +370,13 @@ def open(*paths, **options):
             found += matches
     if not found and not remote:
         raise TraceError("probing.open(): name a trace, a directory of traces or a database")
-    for path in found:
-        os.stat(path)
+    traces = Traces(found + [f.url for f in remote], _arrow.ALONE if alone else 0, clocks, align, remote)
+    pipes = {p: traces._pipe(p) for p in found if stat.S_ISFIFO(os.stat(p).st_mode)}
+    found = [pipes.get(p, p) for p in found]
+    traces.paths[:len(found)] = found
     database = [p for p in found if os.path.isfile(p) and _arrow.is_database(p)]
-    if database and len(found) + len(remote) > 1:
+    if database and len(traces.paths) > 1:
         raise TraceError("%s is a database: it is opened alone (convert the traces together for one over all)" % database[0])
-    traces = Traces(found + [f.url for f in remote], _arrow.ALONE if alone else 0, database[0] if database else None, clocks, align, remote)
+    traces._is_database, traces._database = bool(database), database[0] if database else None
     Table(traces, "samples", "SELECT 1" if database else None).columns  # what is neither is said here
     return traces

@@ -295,6 +295,7 @@ def export(folder, paths, alone=False, quiet=False):
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
     opened = _traces.open(*paths, alone=alone)  # what is none of ours is said before a folder is made
+    paths = opened.paths  # a pipe cannot be read again
     data = DataSet(folder, "a database" if opened._is_database else "traces")
     by_file, problems, open_file = sources(opened, data, paths, alone, pa, pc)
     for line in problems:
