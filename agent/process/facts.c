@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <gnu/libc-version.h>
+#include <regex.h>
 #include <stdio.h>
 #include <sys/utsname.h>
 
@@ -57,29 +58,23 @@ static int is_listed(const char *list, const char *name, size_t n) {
     return 0;
 }
 
-/* Returns whether a variable looks like a secret: by its name, or because its value is a URL with a password. */
-static int is_secret(const char *entry, size_t n) {
-    static const char *const words[] = {"TOKEN",  "SECRET",     "PASSW",    "PWD",
-                                        "KEY",    "CREDENTIAL", "AUTH",     "JWT",
-                                        "COOKIE", "PRIVATE",    "SIGNATURE"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        const char *at = strcasestr(entry, words[i]);
-        if (at && at < entry + n)
-            return 1;
-    }
-    const char *url = strstr(entry + n, "://"), *host = url ? strchr(url, '@') : NULL;
-    return host && memchr(url + 3, ':', (size_t)(host - url) - 3) != NULL;
-}
+/* What a secret looks like in `NAME=VALUE`: by the name, or one within the value; a URL with a user; known forms of keys and tokens. */
+static const char secret[] =
+    "(TOKEN|SECRET|PASSW|PASSP|PWD|KEY|CREDENTIAL|AUTH|JWT|COOKIE|PRIVATE|SIGNATURE)[^=:,;/]*[=:]"
+    "|(^|[^a-z])(PASS|CREDS?|SAS|DSN|SIG)[=:]|_PAT=|://[^/ @]*@|://[^ @]*:[^ @]*@|-----BEGIN "
+    "|[^a-z0-9]((AKIA|ASIA)[A-Z0-9]{16}|(gh[oprsu]|github_pat|hf)_[a-z0-9]{20}|(sk|glpat|xox[a-z])-"
+    "[a-z0-9_-]{16}|eyJ[a-z0-9_-]{10,}\\.|BEARER )";
 
 struct taking {
     struct writer *w;
+    regex_t secret;
     char list[SETTING_TEXT_MAX];
 };
 
 static void take_variable(char *entry, void *arg) {
     struct taking *t = arg;
     size_t n = strcspn(entry, "=");
-    if (!entry[n] || !is_listed(t->list, entry, n) || is_secret(entry, n))
+    if (!entry[n] || !is_listed(t->list, entry, n) || !regexec(&t->secret, entry, 0, NULL, 0))
         return;
     entry[n] = 0;
     say(t->w, "env", entry, entry + n + 1);
@@ -282,7 +277,10 @@ void facts_take(struct writer *w, uint64_t now) {
         struct taking t = {.w = w};
         f.next_environment = now + AGAIN_NS;
         settings_text(SETTING_environment, t.list, sizeof t.list);
-        config_env_each(take_variable, &t);
+        if (regcomp(&t.secret, secret, REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0) {
+            config_env_each(take_variable, &t);
+            regfree(&t.secret);
+        }
     }
 }
 

@@ -39,6 +39,25 @@ def test_environment(record, convert, sql, monkeypatch):
         assert value.encode() not in text, value
 
 
+def test_secrets_by_any_name(record, convert, sql, monkeypatch):
+    """None is a real one. What only resembles a secret is shown."""
+    hidden = {"MASTER_PASS": "x1", "TORCH_DB_CREDS": "x2", "SLURM_JOB_CRED": "x3", "CUDA_GIT_PAT": "x4", "NCCL_DSN": "x5", "OMP_PASSPHRASE": "x6",
+              "TORCH_HUB_URL": "https://ghx7@host/a", "TORCH_INDEX": "http://u:p/x8@host/", "SLURM_JOB_COMMENT": "lr=1 --wandb-api-key=x9",
+              "TORCH_STORE": "https://host/a?sv=1&sig=x10", "NCCL_CONF": '{"password": "x11"}', "MASTER_NOTE": "AKIA" + "X12Y" * 4,
+              "TORCH_NOTE": "use ghp_" + "x13z" * 9, "SLURM_NOTE": "eyJhbGciOiJub25lIn0.x14.", "CUDA_NOTE": "hf_" + "x15q" * 8, "OMP_NOTE": "-----BEGIN x16",
+              "GLOO_NOTE": "Authorization: Bearer x17", "TORCHX_CALL": "curl -H bearer x18"}
+    shown = {"NCCL_PAT_ENABLE": "1", "NCCL_ALGO": "allreduce:tree,ring;allgather:^pat", "NCCL_BYPASS": "1", "TORCH_LOGS": "+dynamo,guards", "SLURM_JOB_NAME": "tokenizer",
+             "TORCH_HOME": "s3://bucket/a@b", "TORCH_DISK": "disk-0123456789abcdefghij", "SLURM_NODELIST": "n[1-3],m7", "TORCH_MODEL": "/keys/a/passwd",
+             "TORCH_FR_BUFFER": "\x1b[1m"}
+    for name, value in {**shown, **hidden}.items():
+        monkeypatch.setenv(name, value)
+    trace = record("pass\n").trace
+    found = facts(sql, convert(trace))
+    assert {k: found.get(k) for k in shown} == shown and not set(hidden) & set(found)
+    text = subprocess.run(["zstd", "-dcq", str(trace)], stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode("latin-1").lower()
+    assert not [v for v in hidden.values() if v.lower() in text]
+
+
 def test_the_list_is_a_setting(record, convert, sql, monkeypatch):
     monkeypatch.setenv("MINE_A", "1")
     monkeypatch.setenv("MINE_TOKEN", "2")
