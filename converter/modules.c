@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "keys.h"
+#include "meta.h"
 #include "text.h"
 
 #define MODULES_MAX 65536
@@ -17,9 +19,33 @@ struct loading {
     const struct recorded *rec;
     struct keys known; /* key: path, range, bias, build-id; its id is the index + 1 */
     struct keys ids;   /* key: (epoch, id) */
+    struct reader *r;
+    struct epochs *es;
+    struct meta *meta; /* for the time of day; NULL: not needed until now */
     uint32_t *which;   /* for each of ids: index in m->m */
     size_t which_cap;
 };
+
+/*
+ * Returns 1 when the file at the path cannot be the one that was mapped at ts, which has no build-id to tell by: that one is gone, or this one
+ * came, or was changed, later. Its names would be wrong ones. Returns -ENOMEM, or else 0.
+ */
+static int is_another(struct loading *l, const char *path, int gone, uint64_t ts) {
+    struct stat st;
+
+    if (gone || *path != '/' || stat(path, &st) != 0)
+        return gone;
+    if (!l->meta) {
+        struct meta *m = calloc(1, sizeof *m);
+        if (!m || meta_load(m, l->r, l->es) != 0) {
+            free(m);
+            return -ENOMEM;
+        }
+        l->meta = m;
+    }
+    return l->meta->clock.n && (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec >
+                                   clock_utc(&l->meta->clock, ts);
+}
 
 static int add(struct loading *l, const struct dict *d, const struct dict_module *dm,
                uint32_t *index) {
@@ -49,10 +75,15 @@ static int add(struct loading *l, const struct dict *d, const struct dict_module
             memcpy(key + sizeof nums + n + 1, dm->build_id, dm->build_id_len);
         /* unlinked, or replaced by an upgrade: the build-id tells whether the file there is the same */
         static const char gone[] = " (deleted)";
-        if (n > sizeof gone && strcmp(path + n - (sizeof gone - 1), gone) == 0)
+        int is_gone = n > sizeof gone && strcmp(path + n - (sizeof gone - 1), gone) == 0;
+        if (is_gone)
             path[n - (sizeof gone - 1)] = 0;
         mod.recorded = recorded_file(l->rec, path, strlen(path), dm->build_id, dm->build_id_len);
-        mod.file = symbols_file(l->s, path, dm->build_id, dm->build_id_len);
+        int other = dm->build_id_len ? 0 : is_another(l, path, is_gone, dm->ts);
+        /* a build-id that no file has: then no file is used */
+        mod.file = other < 0 ? NULL
+                   : other   ? symbols_file(l->s, path, (const uint8_t *)"", 1)
+                             : symbols_file(l->s, path, dm->build_id, dm->build_id_len);
         id = mod.file ? keys_put(&l->known, key, len, &is_new) : 0;
     }
     free(path);
@@ -172,7 +203,7 @@ static int arrange(struct modules *m) {
 
 int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct symbols *s,
                  const struct recorded *rec) {
-    struct loading l = {.m = m, .s = s, .rec = rec};
+    struct loading l = {.m = m, .s = s, .rec = rec, .r = r, .es = es};
     uint32_t epoch;
     int err = 0;
 
@@ -189,6 +220,9 @@ int modules_load(struct modules *m, struct reader *r, struct epochs *es, struct 
         err = arrange(m);
     keys_free(&l.known);
     keys_free(&l.ids);
+    if (l.meta)
+        meta_free(l.meta);
+    free(l.meta);
     free(l.which);
     return err;
 }

@@ -11,7 +11,8 @@
  * Where no symbol is known, the name has the offset of the function's beginning, as far as the file tells where that is (eh_table.h).
  *
  * A file is opened when its first address is looked up, and used only when its build-id is the one that the recorded process had mapped:
- * after an upgrade, or on another machine, an address becomes file name + offset rather than a wrong name. Symbols come from .symtab,
+ * after an upgrade, or on another machine, an address becomes file name + offset rather than a wrong name. (A file without a build-id is used
+ * when it is known not to have changed since: modules.c.) Symbols come from .symtab,
  * .dynsym and separate debug files on this machine (build-id and debuglink directories), which also replace a file that is gone; source
  * lines and inlined functions come from DWARF (traces/inlined.h). The network (debuginfod) is used only on request. Names are demangled for
  * people (traces/symbol.h).

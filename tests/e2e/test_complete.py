@@ -85,6 +85,41 @@ def test_a_library_that_was_replaced(record_calls, convert, sql, tmp_path):
     assert ("between", 3) in lines and ("entry", 4) in lines
 
 
+@pytest.mark.parametrize("when", ["afterwards", "while it is recorded"])
+def test_a_library_without_a_build_id_that_was_replaced(record, convert, sql, tmp_path, when):
+    """Nothing but the time tells that the file is another one now: no name is better than a wrong one. The same file, unchanged, is used."""
+    def library(text):
+        (tmp_path / "l.c").write_text(text)
+        subprocess.run(["cc", "-O1", "-fno-inline", "-shared", "-fPIC", "-Wl,--build-id=none", "-o", tmp_path / "l.new", tmp_path / "l.c"], check=True, timeout=240)
+        os.utime(str(tmp_path / "l.new"), (1e9, 1e9))  # as packages keep it
+        return tmp_path / "l.new"
+
+    right = library("int right(volatile int *n) { while (*n > 0) --*n; return *n; }\nint entry(int c) { volatile int n = c; return right(&n) + 1; }\n")
+    right.rename(tmp_path / "libold.so")
+    wrong = library("int wrong(volatile int *n) { while (*n > 0) --*n; return *n; }\nint false(int c) { volatile int n = c; return wrong(&n) + 1; }\n")
+    script = """
+import ctypes, os, sys, time
+lib = ctypes.CDLL(sys.argv[1] + "/libold.so")
+def run():
+    end = time.thread_time() + 0.4
+    while time.thread_time() < end:
+        lib.entry(1000000)
+run()
+if len(sys.argv) > 2:
+    time.sleep(0.1)
+    os.rename(sys.argv[2], sys.argv[1] + "/libold.so")
+    run()
+"""
+    if when == "afterwards":
+        trace = record(script, tmp_path, hz=200, options=["--no-symbols"]).trace
+        assert "right" in names_of(sql, convert(trace), "libold.so")
+        wrong.rename(tmp_path / "libold.so")
+    else:
+        trace = record(script, tmp_path, wrong, hz=200).trace
+    found = names_of(sql, convert(trace), "libold.so%")  # its path may end in "(deleted)"
+    assert found and not {"wrong", "false"} & found, found
+
+
 def test_not_wanted(record_calls, tmp_path, convert, sql):
     library = make_library(tmp_path)
     trace = record_calls(library, options=["--no-symbols"]).trace
