@@ -13,10 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../traces/utf8.h"
 #include "arrow_source.h"
 #include "arrow_stop.h"
 #include "keys.h"
 #include "output.h"
+#include "text.h"
 #include "when.h"
 
 #define LOOK       8192
@@ -146,6 +148,21 @@ static int put_number(struct arrow_column *c, struct cell v) {
     }
 }
 
+/* Puts text as it has to be in Arrow, UTF-8: a CAST makes text of any bytes. */
+static int put_text(struct arrow_column *c, const char *p, size_t n) {
+    size_t at = 0, len = 1;
+    uint32_t ch;
+
+    for (; at < n && len; at += len)
+        len = utf8_char(p + at, n - at, &ch);
+    if (len)
+        return arrow_put_text(c, p, n);
+    char *text = text_utf8(p, n, &len);
+    int err = text ? arrow_put_text(c, text, len) : -ENOMEM;
+    free(text);
+    return err;
+}
+
 static int put(struct sql *s, struct arrow_column *c, size_t col, struct cell v) {
     int err = -EDOM;
 
@@ -153,9 +170,10 @@ static int put(struct sql *s, struct arrow_column *c, size_t col, struct cell v)
         err = arrow_put_null(c);
     else if (v.type == SQLITE_INTEGER || v.type == SQLITE_FLOAT)
         err = put_number(c, v);
-    else if (c->type == ARROW_BYTES ||
-             (v.type == SQLITE_TEXT && (c->type == ARROW_TEXT || c->type == ARROW_NAME)))
+    else if (c->type == ARROW_BYTES)
         err = arrow_put_text(c, v.p, v.n);
+    else if (v.type == SQLITE_TEXT && (c->type == ARROW_TEXT || c->type == ARROW_NAME))
+        err = put_text(c, v.p, v.n);
     if (err == -EDOM) {
         const char *name = sqlite3_column_name(s->st, (int)col);
         return arrow_fail(

@@ -199,6 +199,22 @@ def test_datasette_opens_each_view(engine, fleet, sql):
     assert sum(map(bool, want.values())) > 20
 
 
+def test_columns_of_one_name_and_bytes_that_are_no_text(engine):
+    """As a join gives them: each with its own values; and what a CAST makes of bytes is text to others."""
+    out = engine("""
+import json, probing, pyarrow
+t = probing.open(%r)
+q = t.sql("SELECT 1 AS a, 'x' AS b, 2 AS a, 1.5 AS timestamp, NULL AS a")
+frame = q.pandas()
+odd = pyarrow.table(t.sql("SELECT CAST(x'41ff42' AS TEXT) AS a"))
+odd.validate(full=True)
+print(json.dumps([list(frame.columns), [str(v) for v in frame.iloc[0]], odd["a"].to_pylist()]))
+""" % str(GOLDEN / "basic.zst"), "pandas", "pyarrow")
+    names, row, text = json.loads(out)
+    assert names == ["a", "b", "a", "timestamp", "a"] and row[:3] == ["1", "x", "2"] and row[3].startswith("1970-01-01 00:00:01.5") and row[4] in ("nan", "<NA>", "None")
+    assert text == ["A\ufffdB"]
+
+
 def test_an_error_within_a_stream_is_told(engine, tmp_path):
     out = engine("""
 import probing, pyarrow

@@ -259,6 +259,25 @@ def test_ctrl_c_ends_what_would_not_end(ask, python):
         assert json.loads(done.stdout.splitlines()[-1]) == ["Own" if how == "own" else "KeyboardInterrupt", True], what
 
 
+def test_what_is_out_of_range(ask):
+    """A time that 64 bits do not hold, a rank that no trace can have, a list without ranks: not the rows of all."""
+    out = ask("""
+t = probing.open(iter([sys.argv[1]]))
+n = lambda x: len(list(x.rows()))
+s, v = t.samples, t.sql("SELECT rank, timestamp FROM samples")
+out = [[n(x.range("9999-12-31")), n(x.range(None, "0001-01-01")), n(x.range("0001-01-01", "9999-12-31")), n(x.rank(2 ** 64 + 3)), n(x.rank([])),
+        n(x.rank("3")), n(x.batch(2 ** 32))] for x in (s, v)]
+for wrong in (lambda: s.select([]), lambda: s.select("pid\\0x").columns, lambda: t.sql("SELECT 1\\0, 2"), lambda: t.sql("SELECT '\\udcff'")):
+    try:
+        out.append(wrong())
+    except probing.TraceError as error:
+        out.append("TraceError")
+out.append([list(r) for r in t.sql("SELECT CAST(x'41ff42' AS TEXT)").rows()])
+""", GOLDEN / "basic.zst")
+    assert out[:2] == [[0, 0, 44, 0, 0, 44, 44]] * 2
+    assert out[2:6] == ["TraceError"] * 4 and out[6] == [["A\ufffdB"]]
+
+
 def test_importing_loads_nothing_of_it(ask):
     out = ask('out = sorted(m for m in sys.modules if m in ("ctypes", "probing._arrow", "probing._traces", "datetime"))')
     assert out == []

@@ -133,10 +133,16 @@ def align(paths, flags, out):
         fail(0 if -failed == errno.ENOENT else failed, error.value.decode("utf-8", "replace"))
 
 
+def _text(text):
+    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        raise TraceError("%.60r holds a character that cannot be asked for" % text)
+    return text.encode()
+
+
 def open_stream(at, paths, table=None, sql=None, columns=None, start=FIRST, end=LAST, ranks=(), clocks=None, flags=0, batch=0):
     """Makes a stream in the zeroed struct at the address `at`. Returns its Notes."""
-    names = [c.encode() for c in columns or ()]
-    request = Request(texts([os.fsencode(p) for p in paths]), len(paths), table.encode() if table else None, None if sql is None else sql.encode(),
+    names = [_text(c) for c in columns or ()]
+    request = Request(texts([os.fsencode(p) for p in paths]), len(paths), _text(table) if table else None, None if sql is None else _text(sql),
                       texts(names), len(names), start, end, (c_int64 * max(1, len(ranks)))(*ranks), len(ranks),
                       os.fsencode(clocks) if clocks else None, flags, batch)
     error = ctypes.create_string_buffer(1024)
@@ -329,12 +335,14 @@ def frame(keep, **request):
             whole = join(column) if column else numpy.zeros(0, "float64")
             if field.dictionary:
                 names = parts[-1][i][1] if parts else []
-                data[field.name] = pandas.Categorical.from_codes(whole.astype("int32") if parts else [], names)
+                data[i] = pandas.Categorical.from_codes(whole.astype("int32") if parts else [], names)
             elif field.format == b"tsn:UTC":
-                data[field.name] = pandas.Series(whole.astype("datetime64[ns]")).dt.tz_localize("UTC")
+                data[i] = pandas.Series(whole.astype("datetime64[ns]")).dt.tz_localize("UTC")
             elif isinstance(whole, numpy.ma.MaskedArray):  # not as floats: an id has 63 bits
-                data[field.name] = pandas.array(whole.data, dtype="Int64")
-                data[field.name][numpy.ma.getmaskarray(whole)] = pandas.NA
+                data[i] = pandas.array(whole.data, dtype="Int64")
+                data[i][numpy.ma.getmaskarray(whole)] = pandas.NA
             else:
-                data[field.name] = whole
-        return pandas.DataFrame(data, columns=[f.name for f in reader.fields])
+                data[i] = whole
+        out = pandas.DataFrame(data, columns=range(len(reader.fields)))
+        out.columns = [f.name for f in reader.fields]  # several may have one name, as those of a join
+        return out

@@ -46,6 +46,12 @@ def _ns(when, name):
     raise TraceError("%s: %r is no time (seconds since 1970, a datetime, or a text in ISO 8601)" % (name, when))
 
 
+def _within(ns):
+    """Returns a time as 64 bits hold it, from 1677 to 2262; FIRST and LAST themselves mean that there is no limit."""
+    return max(_arrow.FIRST + 1, min(ns, _arrow.LAST - 1))
+
+
+_NO_RANK = -2  # no trace has it, and -1 is of those that say none
 VIEWS_TOO = ("children", "config", "memory", "process")  # records and views by one name: the view is meant
 
 
@@ -81,21 +87,25 @@ class Table(object):
 
     def select(self, *columns):
         """Returns the table with these columns alone, in this order; what only other columns need is not decoded."""
-        return self._narrower(columns=[c for given in columns for c in ([given] if isinstance(given, str) else given)])
+        names = [c for given in columns for c in ([given] if isinstance(given, str) else given)]
+        if not names:
+            raise TraceError("select(): name a column of %s" % self.name)
+        return self._narrower(columns=names)
 
     def range(self, start=None, end=None):
         """Returns the table with start <= time < end alone: seconds since 1970, datetimes (without a zone: UTC) or texts (ISO 8601). Blocks
         outside of that time are not read."""
-        return self._narrower(start=_arrow.FIRST if start is None else _ns(start, "start"),
-                              end=_arrow.LAST if end is None else _ns(end, "end"))
+        return self._narrower(start=_arrow.FIRST if start is None else _within(_ns(start, "start")),
+                              end=_arrow.LAST if end is None else _within(_ns(end, "end")))
 
     def rank(self, *ranks):
         """Returns the table with the rows of these ranks alone; other traces are not read."""
-        return self._narrower(ranks=[int(r) for given in ranks for r in (given if hasattr(given, "__iter__") else [given])])
+        wanted = [int(r) for given in ranks for r in ([given] if isinstance(given, str) or not hasattr(given, "__iter__") else given)]
+        return self._narrower(ranks=[r for r in wanted if 0 <= r <= _arrow.LAST] or [_NO_RANK])  # none at all: no rows
 
     def batch(self, rows):
         """Returns the table with Arrow batches of about this many rows (a block of the trace is not divided)."""
-        return self._narrower(batch=int(rows))
+        return self._narrower(batch=max(1, min(int(rows), (1 << 32) - 1)))
 
     # ---- read
 
@@ -280,6 +290,8 @@ class Traces(object):
 
     def sql(self, text):
         """Returns the rows of a SELECT over the views and tables of the database (converter/SCHEMA.md), as a table."""
+        if not isinstance(text, str):
+            raise TypeError("sql(): a str, and not %s" % type(text).__name__)
         table = Table(self, "sql", text)
         table.columns  # what is wrong with it is said here
         return table
@@ -356,7 +368,7 @@ def open(*paths, **options):
         raise TypeError("probing.open(): no option %s" % ", ".join(options))
     found = []
     for given in paths:
-        for path in given if isinstance(given, (list, tuple, set)) else [given]:
+        for path in given if hasattr(given, "__iter__") and not isinstance(given, (str, bytes, os.PathLike)) else [given]:
             path = os.fspath(path)
             path = os.fsdecode(path)
             if "\0" in path:
