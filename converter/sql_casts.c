@@ -105,19 +105,63 @@ static void to_boolean(sqlite3_context *ctx, int n, sqlite3_value **v) {
                 sqlite3_result_int(ctx, i >= many / 2);
                 return;
             }
-        sqlite3_result_error(ctx, "no truth value: true, false, yes, no, on, off, 1 or 0", -1);
+        if (!sqlite3_user_data(ctx))
+            sqlite3_result_error(ctx, "no truth value: true, false, yes, no, on, off, 1 or 0", -1);
         return;
     default:
         sqlite3_result_int(ctx, sqlite3_value_double(v[0]) != 0);
     }
 }
 
-static void try_number(sqlite3_context *ctx, int n, sqlite3_value **v) {
-    (void)n;
-    int type = sqlite3_value_numeric_type(v[0]);
+/* Returns the number that a text names in words, as in 'inf' and '-Infinity', or 0. */
+static double infinity_of(const char *text) {
+    int minus = *text == '-';
 
-    if (type == SQLITE_INTEGER || type == SQLITE_FLOAT)
+    text += minus;
+    return strcasecmp(text, "inf") && strcasecmp(text, "infinity") ? 0
+           : minus                                                 ? -INFINITY
+                                                                   : INFINITY;
+}
+
+/* The operand of a cast to a number: SQLite's own CAST makes 0 of a text that is none. `way` is a set of these. */
+enum { CAST_WHOLE = 1, CAST_TRY = 2 };
+static void cast_number(sqlite3_context *ctx, int n, sqlite3_value **v) {
+    intptr_t way = (intptr_t)sqlite3_user_data(ctx);
+    int was = sqlite3_value_type(v[0]);
+    char text[41] = "";
+
+    (void)n;
+    if (was == SQLITE_NULL)
+        return;
+    if (was == SQLITE_TEXT) /* before it is converted */
+        sqlite3_snprintf(sizeof text, text, "%s", sqlite3_value_text(v[0]));
+    int type = sqlite3_value_numeric_type(v[0]);
+    if (way & CAST_WHOLE ? type == SQLITE_INTEGER ||
+                               (was == SQLITE_FLOAT && fabs(sqlite3_value_double(v[0])) < 9.2e18)
+                         : type == SQLITE_INTEGER || type == SQLITE_FLOAT) {
         sqlite3_result_value(ctx, v[0]);
+        return;
+    }
+    double endless = !(way & CAST_WHOLE) ? infinity_of(text) : 0;
+    if (endless) {
+        sqlite3_result_double(ctx, endless);
+    } else if (!(way & CAST_TRY)) {
+        char *why = sqlite3_mprintf(
+            "no %s: '%s' (TRY_CAST gives NULL)", way & CAST_WHOLE ? "whole number" : "number",
+            was == SQLITE_TEXT ? text : (const char *)sqlite3_value_text(v[0]));
+        sqlite3_result_error(ctx, why ? why : "no number", -1);
+        sqlite3_free(why);
+    }
+}
+
+static void try_timestamp(sqlite3_context *ctx, int n, sqlite3_value **v) {
+    struct when w;
+
+    (void)n;
+    if (sqlite3_value_type(v[0]) != SQLITE_TEXT)
+        sqlite3_result_value(ctx, v[0]);
+    else if (when_parse((const char *)sqlite3_value_text(v[0]), &w) == 0 && w.from == WHEN_UTC)
+        sqlite3_result_double(ctx, (double)w.ns / 1e9);
 }
 
 static void round_to(sqlite3_context *ctx, int n, sqlite3_value **v) {
@@ -137,9 +181,17 @@ int sql_casts_register(sqlite3 *db) {
         int args;
         void (*run)(sqlite3_context *, int, sqlite3_value **);
         void *arg;
-    } all[] = {{"time_text", 1, time_as_text, moment}, {"date_text", 1, time_as_text, day},
-               {"time_of_day", 1, time_of_day, NULL},  {"to_boolean", 1, to_boolean, NULL},
-               {"try_number", 1, try_number, NULL},    {"round_to", 2, round_to, NULL}};
+    } all[] = {{"time_text", 1, time_as_text, moment},
+               {"date_text", 1, time_as_text, day},
+               {"time_of_day", 1, time_of_day, NULL},
+               {"to_boolean", 1, to_boolean, NULL},
+               {"try_boolean", 1, to_boolean, moment},
+               {"round_to", 2, round_to, NULL},
+               {"try_timestamp", 1, try_timestamp, NULL},
+               {"as_number", 1, cast_number, NULL},
+               {"as_int", 1, cast_number, (void *)(intptr_t)CAST_WHOLE},
+               {"try_number", 1, cast_number, (void *)(intptr_t)CAST_TRY},
+               {"try_int", 1, cast_number, (void *)(intptr_t)(CAST_WHOLE | CAST_TRY)}};
     int rc = SQLITE_OK;
 
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof all / sizeof *all; i++)

@@ -11,9 +11,12 @@
 
 #include "interval.h"
 #include "sql_aggregates.h"
+#include "sql_calendar.h"
 #include "sql_casts.h"
+#include "sql_numbers.h"
 #include "sql_picks.h"
 #include "sql_series.h"
+#include "sql_texts.h"
 #include "time_format.h"
 #include "when.h"
 
@@ -63,9 +66,44 @@ static void to_timestamp_of(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_result_double(ctx, sqlite3_value_double(v[0]) / parts);
 }
 
-enum field { YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, DOW, DOY, EPOCH, NFIELDS };
+/* epoch_ms(ts) and its like: the other way. */
+static void epoch_of(sqlite3_context *ctx, int n, sqlite3_value **v) {
+    double t;
+
+    (void)n;
+    if (sql_casts_time(ctx, v[0], &t))
+        sqlite3_result_int64(ctx, llround(t * (double)(intptr_t)sqlite3_user_data(ctx)));
+}
+
+static void to_date(sqlite3_context *ctx, int n, sqlite3_value **v) {
+    double t;
+
+    (void)n;
+    if (sql_casts_time(ctx, v[0], &t))
+        sqlite3_result_double(ctx, floor(t / 86400) * 86400);
+}
+
+enum field {
+    YEAR,
+    QUARTER,
+    MONTH,
+    WEEK,
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    MILLISECOND,
+    MICROSECOND,
+    DOW,
+    ISODOW,
+    DOY,
+    ISOYEAR,
+    EPOCH,
+    NFIELDS
+};
 static const char *const field_names[NFIELDS] = {
-    "year", "quarter", "month", "week", "day", "hour", "minute", "second", "dow", "doy", "epoch"};
+    "year",        "quarter",     "month", "week",   "day", "hour",    "minute", "second",
+    "millisecond", "microsecond", "dow",   "isodow", "doy", "isoyear", "epoch"};
 
 /* Parses a field name, such as "hour" or "HOURS". Returns NFIELDS, after setting an error, when there is no such field. */
 static enum field field_of(sqlite3_context *ctx, sqlite3_value *v) {
@@ -78,10 +116,11 @@ static enum field field_of(sqlite3_context *ctx, sqlite3_value *v) {
         if (n && strlen(field_names[f]) == n && sqlite3_strnicmp(name, field_names[f], (int)n) == 0)
             return (enum field)f;
     }
-    sqlite3_result_error(ctx,
-                         "no such part of a time: year, quarter, month, week, day, hour, minute, "
-                         "second (date_part: dow, doy, epoch too)",
-                         -1);
+    sqlite3_result_error(
+        ctx,
+        "no such part of a time: year, quarter, month, week, day, hour, minute, "
+        "second, millisecond, microsecond (date_part: dow, isodow, doy, isoyear, epoch too)",
+        -1);
     return NFIELDS;
 }
 
@@ -118,8 +157,19 @@ static void part(sqlite3_context *ctx, enum field f, double t) {
     case SECOND:
         value = tm.tm_sec;
         break;
+    case MILLISECOND: /* with those of the seconds */
+    case MICROSECOND:
+        value = llround((tm.tm_sec + t - floor(t)) * (f == MILLISECOND ? 1e3 : 1e6));
+        break;
     case DOW:
         value = tm.tm_wday;
+        break;
+    case ISODOW:
+        value = tm.tm_wday ? tm.tm_wday : 7;
+        break;
+    case ISOYEAR:
+        strftime(week, sizeof week, "%G", &tm);
+        value = atoi(week);
         break;
     case DOY:
         value = tm.tm_yday + 1;
@@ -159,9 +209,17 @@ static void date_trunc(sqlite3_context *ctx, int n, sqlite3_value **v) {
     (void)n;
     if (f == NFIELDS || !sql_casts_time(ctx, v[1], &t))
         return;
-    if (f > SECOND) {
+    if (f > MICROSECOND) {
         sqlite3_result_error(
-            ctx, "date_trunc: year, quarter, month, week, day, hour, minute or second", -1);
+            ctx,
+            "date_trunc: year, quarter, month, week, day, hour, minute, second, millisecond or microsecond",
+            -1);
+        return;
+    }
+    if (f > SECOND) {
+        double unit = f == MILLISECOND ? 1e3 : 1e6;
+        /* a double is not exact to 1e-7 s: .123 must not become .122 */
+        sqlite3_result_double(ctx, floor(t * unit + 1e-3) / unit);
         return;
     }
     time_t whole = (time_t)floor(t);
@@ -182,18 +240,6 @@ static void date_trunc(sqlite3_context *ctx, int n, sqlite3_value **v) {
     if (f == YEAR)
         tm.tm_mon = 0;
     sqlite3_result_double(ctx, (double)timegm(&tm));
-}
-
-static void date_bin(sqlite3_context *ctx, int n, sqlite3_value **v) {
-    double width = sqlite3_value_double(v[0]), t;
-
-    (void)n;
-    if (!(width > 0)) {
-        sqlite3_result_error(ctx, "date_bin: the width must be more than 0 seconds", -1);
-        return;
-    }
-    if (sql_casts_time(ctx, v[1], &t))
-        sqlite3_result_double(ctx, floor(t / width) * width);
 }
 
 /* to_char(ts, 'YYYY-MM-DD'), to_char(ts, '%Y-%m-%d'). */
@@ -233,54 +279,6 @@ static void interval(sqlite3_context *ctx, int argc, sqlite3_value **v) {
         sqlite3_result_error(ctx, "no interval (such as '5 minutes', '1 hour 30 min')", -1);
 }
 
-/* ---- texts ---- */
-
-/* Gets two texts. Returns 1 when both are there. */
-static int two_texts(sqlite3_value **v, const char **a, const char **b) {
-    *a = (const char *)sqlite3_value_text(v[0]);
-    *b = (const char *)sqlite3_value_text(v[1]);
-    return *a && *b;
-}
-
-static void starts_with(sqlite3_context *ctx, int n, sqlite3_value **v) {
-    const char *text, *begin;
-
-    (void)n;
-    if (two_texts(v, &text, &begin))
-        sqlite3_result_int(ctx, strncmp(text, begin, strlen(begin)) == 0);
-}
-
-static void contains(sqlite3_context *ctx, int n, sqlite3_value **v) {
-    const char *text, *part;
-
-    (void)n;
-    if (two_texts(v, &text, &part))
-        sqlite3_result_int(ctx, strstr(text, part) != NULL);
-}
-
-/* split_part('a/b/c', '/', 2) is 'b'; -1 is the last part, and '' a part that does not exist. */
-static void split_part(sqlite3_context *ctx, int n, sqlite3_value **v) {
-    const char *text, *by, *end;
-    int64_t nth = sqlite3_value_int64(v[2]), parts = 1;
-
-    (void)n;
-    if (!two_texts(v, &text, &by) || sqlite3_value_type(v[2]) == SQLITE_NULL)
-        return;
-    size_t len = strlen(by);
-    for (const char *p = text; len && (p = strstr(p, by)); p += len)
-        parts++;
-    if (nth < 0)
-        nth += parts + 1;
-    if (nth < 1 || nth > parts) {
-        sqlite3_result_text(ctx, "", 0, SQLITE_STATIC);
-        return;
-    }
-    while (--nth)
-        text = strstr(text, by) + len;
-    end = len ? strstr(text, by) : NULL;
-    sqlite3_result_text(ctx, text, end ? (int)(end - text) : -1, SQLITE_TRANSIENT);
-}
-
 int sql_functions_register(sqlite3 *db) {
     static const struct {
         const char *name;
@@ -292,7 +290,6 @@ int sql_functions_register(sqlite3 *db) {
         {"interval", 1, interval, 0},
         {"date_part", 2, date_part, 0},
         {"date_trunc", 2, date_trunc, 0},
-        {"date_bin", 2, date_bin, 0},
         {"to_char", 2, to_char, 0},
         {"date_format", 2, to_char, 0},
         {"year", 1, one_part, YEAR},
@@ -301,9 +298,21 @@ int sql_functions_register(sqlite3 *db) {
         {"hour", 1, one_part, HOUR},
         {"minute", 1, one_part, MINUTE},
         {"second", 1, one_part, SECOND},
-        {"time_bucket", 2, date_bin, 0},
         {"quarter", 1, one_part, QUARTER},
         {"week", 1, one_part, WEEK},
+        {"dayofweek", 1, one_part, DOW},
+        {"isodow", 1, one_part, ISODOW},
+        {"dayofyear", 1, one_part, DOY},
+        {"dayofmonth", 1, one_part, DAY},
+        {"weekofyear", 1, one_part, WEEK},
+        {"millisecond", 1, one_part, MILLISECOND},
+        {"microsecond", 1, one_part, MICROSECOND},
+        {"datepart", 2, date_part, 0},
+        {"datetrunc", 2, date_trunc, 0},
+        {"epoch_ms", 1, epoch_of, 1000},
+        {"epoch_us", 1, epoch_of, 1000000},
+        {"epoch_ns", 1, epoch_of, 1000000000},
+        {"to_date", 1, to_date, 0},
         {"epoch", 1, to_timestamp, 0},
         {"to_unixtime", 1, to_timestamp, 0},
         {"from_unixtime", 1, to_timestamp, 0},
@@ -311,9 +320,6 @@ int sql_functions_register(sqlite3 *db) {
         {"to_timestamp_millis", 1, to_timestamp_of, 1000},
         {"to_timestamp_micros", 1, to_timestamp_of, 1000000},
         {"to_timestamp_nanos", 1, to_timestamp_of, 1000000000},
-        {"starts_with", 2, starts_with, 0},
-        {"contains", 2, contains, 0},
-        {"split_part", 3, split_part, 0},
     };
     const int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
     struct now *now = sqlite3_malloc(sizeof *now);
@@ -335,5 +341,11 @@ int sql_functions_register(sqlite3 *db) {
         rc = sql_picks_register(db);
     if (rc == SQLITE_OK)
         rc = sql_casts_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_calendar_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_numbers_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_texts_register(db);
     return rc == SQLITE_OK ? sql_series_register(db) : rc;
 }

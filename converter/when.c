@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "../traces/records.h"
@@ -50,11 +51,15 @@ static int zone(const char *p, int64_t *seconds) {
     int h, m = 0, n = 0;
 
     *seconds = 0;
-    if (*p == 0 || strcmp(p, "Z") == 0 || strcmp(p, " UTC") == 0)
+    if (*p == 0)
+        return 0;
+    p += *p == ' ';
+    if (strcasecmp(p, "Z") == 0 || strcasecmp(p, "UTC") == 0 || strcasecmp(p, "GMT") == 0)
         return 0;
     if ((*p != '+' && *p != '-') ||
-        (sscanf(p + 1, "%2d:%2d%n", &h, &m, &n) < 2 && sscanf(p + 1, "%2d%2d%n", &h, &m, &n) < 2) ||
-        p[1 + n] || h < 0 || m < 0)
+        (sscanf(p + 1, "%2d:%2d%n", &h, &m, &n) < 2 && sscanf(p + 1, "%2d%2d%n", &h, &m, &n) < 2 &&
+         sscanf(p + 1, "%2d%n", &h, &n) < 1) ||
+        p[1 + n] || h < 0 || m < 0 || h > 15 || m > 59)
         return -EINVAL;
     *seconds = (*p == '-' ? -1 : 1) * (h * 3600 + m * 60);
     return 0;
@@ -75,8 +80,9 @@ static int calendar(const char *text, int64_t *ns) {
     }
     if (!p || zone(p, &off) != 0)
         return -EINVAL;
+    int day = tm.tm_mday;
     *ns = ((int64_t)timegm(&tm) - off) * SECOND + part;
-    return 0;
+    return tm.tm_mday == day ? 0 : -EINVAL; /* the 30th of February */
 }
 
 int when_parse(const char *text, struct when *w) {
