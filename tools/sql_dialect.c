@@ -9,6 +9,7 @@
 
 #include "../converter/interval.h"
 #include "../converter/when.h"
+#include "sql_cte.h"
 #include "sql_foreign.h"
 #include "sql_out.h"
 #include "sql_words.h"
@@ -63,11 +64,14 @@ static void put_table(FILE *f, struct token t) {
     fputs("' COLLATE NOCASE", f);
 }
 
-/* Returns whether a string holds an integer: '12', '-3'. */
-static int is_whole_number(struct token t) {
-    size_t sign = t.n > 3 && t.p[1] == '-', digits = strspn(t.p + 1 + sign, "0123456789");
+/* Returns whether a string holds a number: '12', '-3', '0.5'. */
+static int is_number(struct token t) {
+    const char *p = t.p + 1 + (t.n > 3 && t.p[1] == '-');
+    size_t digits = strspn(p, "0123456789"), used = (size_t)(p - t.p) + digits;
 
-    return digits > 0 && digits < 19 && digits + sign + 2 == t.n;
+    if (digits > 0 && t.p[used] == '.' && isdigit((unsigned char)t.p[used + 1]))
+        used += 1 + strspn(t.p + used + 1, "0123456789");
+    return digits > 0 && digits < 19 && used + 1 == t.n;
 }
 
 /* Writes a string: as a number where it is compared with a column of numbers, as a time where it is compared with a time, and as a duration where
@@ -82,12 +86,14 @@ static int put_text(struct sql_out *w, struct token t, struct token prev, char *
     char *text = t.n > 2 ? strndup(t.p + 1, t.n - 2) : NULL;
 
     if ((sql_is_sign(prev, "<>=!") ? l->number : sql_is_sign(prev, "(,") && l->in_number) &&
-        is_whole_number(t)) { /* rank = '3' */
+        is_number(t)) { /* rank = '3' */
         fprintf(w->f, "%.*s", (int)t.n - 2, t.p + 1);
         sql_out_operand(w, start, SQL_PLAIN);
         free(text);
         return 0;
     }
+    if (l->is && sql_is_one_of(prev, " is not from "))
+        kind = l->is;
     if (l->between && (sql_is(prev, "between") || sql_is(prev, "and")))
         kind = l->between_of;
     if (l->in && sql_is_sign(prev, "(,"))
@@ -97,7 +103,7 @@ static int put_text(struct sql_out *w, struct token t, struct token prev, char *
     if (l->sum && sql_is_sign(prev, "+-") && text && l->sum_of != SQL_CLOCK &&
         !sql_is_sign(sql_after(t), ":")) {
         if (interval_parse(text, t.n - 2, &seconds) == 0) {
-            fprintf(w->f, "(%.17g)", seconds);
+            sql_out_seconds(w, seconds);
             sql_out_operand(w, start, SQL_PLAIN);
             free(text);
             return 0;
@@ -131,7 +137,7 @@ static int cast(struct sql_out *w, struct token colon, struct token *last, char 
         err = sql_out_before(w, w->operand, w->operand, c.begin);
     if (!err)
         fprintf(w->f, "%s)", c.end);
-    w->number = 0;
+    w->number = c.number;
     w->time = l->sum == '-' && c.kind ? SQL_PLAIN : l->sum ? l->sum_of : c.kind;
     return err;
 }
@@ -189,9 +195,19 @@ static int put_word(struct sql_out *w, struct token t, struct token prev, struct
     else if (!sql_is_one_of(t, sql_out_no_name) &&
              (sql_is_sign(next, ",)") || sql_is(next, "from")))
         sql_out_keep_name(w, t);
-    err = sql_is_sign(prev, ".") ? 1 : sql_words_put(w, t, last, why);
+    err = sql_is_sign(prev, ".") ? 1 : sql_words_put(w, t, prev, last, why);
     if (err <= 0)
         return err;
+    if (sql_is_one_of(t, " filter over ")) { /* the value is what is before them */
+        w->passed = w->time;
+        w->number_passed = w->number;
+        w->passed_start = w->operand;
+        w->passed_at = t.p;
+    }
+    if (sql_cte_word(w, t, prev) == 1)
+        fputs("main.", w->f);
+    if (sql_is(t, "from"))
+        sql_cte_item(w);
     if (sql_is_one_of(t, sql_out_no_name) && !sql_is_sign(prev, ".")) {
         enum sql_kind before = sql_is(prev, "not") ? w->before : w->time;
         size_t end = sql_is(prev, "not") ? w->not_at : sql_out_end(w);
@@ -201,6 +217,8 @@ static int put_word(struct sql_out *w, struct token t, struct token prev, struct
         } else if (l->between) {
             l->between = sql_is(t, "and") ? l->between - 1 : 0;
         }
+        if (!sql_is_one_of(t, " not distinct from "))
+            l->is = sql_is(t, "is") ? before : SQL_PLAIN;
         l->in = sql_is(t, "in") ? before : SQL_PLAIN;
         l->in_number = sql_is(t, "in") && (sql_is(prev, "not") ? w->number_before : w->number);
         w->number_before = w->number;
@@ -215,10 +233,31 @@ static int put_word(struct sql_out *w, struct token t, struct token prev, struct
                         sql_is_sign(prev, ".") ? w->operand
                                                : sql_out_end(w) - (size_t)sql_is_sign(prev, ":@$"),
                         sql_out_kind(w, t)); /* s.timestamp, :name */
-        w->number = sql_out_is_number(t);
+        w->number |= sql_out_is_number(w, t);
     }
     sql_out_put(w, t);
     return 0;
+}
+
+/* Writes a '(': of what is compared with a time or a number, of FILTER and OVER, and of a WITH. */
+static void open_level(struct sql_out *w, struct token t, struct token prev, int named) {
+    struct sql_level *l = &w->level[w->depth], pass = {0};
+
+    if (!named && sql_is_sign(prev, "<>=!")) { /* timestamp > ('2026-01-31') */
+        l->in = l->compared;
+        l->in_number = l->number;
+    }
+    if (sql_is_one_of(prev, " filter over ") && w->passed_at == prev.p)
+        pass = (struct sql_level){.is_pass = 1, .made = w->passed, .numbers = w->number_passed};
+    sql_out_open(w, named ? prev : (struct token){END, NULL, 0},
+                 pass.is_pass ? w->passed_start
+                 : named      ? w->operand
+                              : sql_out_end(w));
+    l = &w->level[w->depth];
+    l->is_pass = pass.is_pass;
+    l->made = pass.made;
+    l->numbers = pass.numbers;
+    sql_cte_open(w, t, prev);
 }
 
 static int put_sign(struct sql_out *w, struct token t, struct token prev, struct token *last,
@@ -231,22 +270,25 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
     if (*t.p == ':' && t.p[1] == ':' && sql_after(sql_after(t)).kind == WORD)
         return cast(w, t, last, why);
     if (*t.p == '(') {
-        sql_out_open(w, named ? prev : (struct token){END, NULL, 0},
-                     named ? w->operand : sql_out_end(w));
+        open_level(w, t, prev, named);
         return 0;
     }
     if (*t.p == ')') {
+        sql_cte_item(w);
         sql_out_close(w);
-        return 0;
+        return sql_cte_alias(w, t, last);
     }
     if (*t.p == '.') {
         sql_out_put(w, t);
         return 0;
     }
-    char sum = strchr("+-", *t.p) && w->time ? *t.p : 0;
-    if (sum) {
+    /* in ts - INTERVAL '5 min' * 2 the sum goes on */
+    int goes_on = strchr("*/", *t.p) && l->sum && w->time;
+    char sum = goes_on ? l->sum : strchr("+-", *t.p) && w->time ? *t.p : 0;
+    if (sum && !goes_on) {
         l->sum_start = l->sum ? l->sum_start : w->operand;
         l->sum_of = w->time;
+        l->sum_at = sql_out_end(w);
         if (sum == '-' && w->time == SQL_DATE && is_date(sql_after(t), &w->days_end))
             err = sql_out_before(w, l->sum_start, l->sum_start, "((");
     }
@@ -255,12 +297,16 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
         l->compared = w->time;
         l->number = w->number;
     }
-    if (*t.p == ',')
+    if (*t.p == ',') {
+        sql_cte_item(w);
         l->one_of = sql_out_argument(w);
+        l->numbers |= w->number;
+    }
     l->spoilt = *t.p == ',' || *t.p == ';' ? 0 : l->spoilt || !(sum || *t.p == '+');
     l->commas += *t.p == ',';
     sql_out_no_operand(w);
     l->sum = sum;
+    l->arithmetic = strchr("+-*/%", *t.p) != NULL;
     return err;
 }
 
@@ -316,13 +362,18 @@ static int put_other(struct sql_out *w, struct token t, struct token prev, char 
 
     if (err <= 0)
         return err;
+    if (t.kind == QUOTED && sql_cte_word(w, t, prev) == 1)
+        fputs("main.", w->f);
     if (t.kind == QUOTED && (sql_is_sign(sql_after(t), ",)") || sql_is(sql_after(t), "from")))
         sql_out_keep_name(w, t);
     sql_out_operand(w, sql_is_sign(prev, ".") ? w->operand : sql_out_end(w), sql_out_kind(w, t));
-    w->number = t.kind == QUOTED && sql_out_is_number(t);
+    w->number |= t.kind == NUMBER || sql_out_is_number(w, t);
     if (t.kind == NUMBER && l->sum_of == SQL_DATE && l->sum && sql_is_sign(prev, "+-") &&
         !memchr(t.p, '.', t.n))
         fprintf(w->f, "(%.*s * 86400)", (int)t.n, t.p); /* a date and a number of days */
+    else if (t.kind == NUMBER && memchr(t.p, '_', t.n)) /* 1_000_000 */
+        for (size_t i = 0; i < t.n; i++)
+            fprintf(w->f, "%.*s", t.p[i] != '_', t.p + i);
     else
         sql_out_put(w, t);
     return 0;
@@ -391,7 +442,7 @@ static int dialect(const char *sql, struct sql_names *names, char **out, char *w
         }
         begins = t.kind == SIGN && *t.p == ';';
         if (begins)
-            w.depth = 0, w.level[0] = (struct sql_level){0}, w.time = SQL_PLAIN;
+            w.depth = 0, w.level[0] = (struct sql_level){0}, w.time = SQL_PLAIN, w.recursive = 0;
         prev = t = last;
     }
     if (ferror(w.f) && !err)

@@ -26,8 +26,27 @@ int sql_out_before(struct sql_out *w, size_t from, size_t to, const char *words)
     return 0;
 }
 
+int sql_out_part(struct sql_out *w, struct token from, struct token to, char *why) {
+    char *part = strndup(from.p, (size_t)(to.p - from.p)), *text = NULL;
+    int err = part ? w->dialect(part, &text, why) : -ENOMEM;
+
+    if (!err)
+        fputs(text, w->f);
+    free(text);
+    free(part);
+    return err;
+}
+
 void sql_out_put(struct sql_out *w, struct token t) {
     fwrite(t.p, 1, t.n, w->f);
+}
+
+void sql_out_seconds(struct sql_out *w, double seconds) {
+    char text[32];
+
+    snprintf(text, sizeof text, "%.17g", seconds);
+    /* a real number: in whole ones a second by 2 is 0 */
+    fprintf(w->f, "(%s%s)", text, strspn(text, "-0123456789") == strlen(text) ? ".0" : "");
 }
 
 /* Words that are neither operands nor functions, though a '(' or an operand may follow. */
@@ -36,7 +55,7 @@ const char sql_out_no_name[] =
     " union all distinct exists over filter using values is escape glob limit offset set qualify ";
 const char sql_out_gives_time[] =
     " now to_timestamp date_trunc date_bin time_bucket from_unixtime to_timestamp_seconds"
-    " to_timestamp_millis to_timestamp_micros to_timestamp_nanos ";
+    " to_timestamp_millis to_timestamp_micros to_timestamp_nanos date_add make_timestamp make_date last_day to_date ";
 
 /* Returns the kind of a column of times in the views, or of a name that the text gives to a time. */
 enum sql_kind sql_out_kind(const struct sql_out *w, struct token t) {
@@ -57,23 +76,27 @@ enum sql_kind sql_out_kind(const struct sql_out *w, struct token t) {
                : SQL_PLAIN;
 }
 
-int sql_out_is_number(struct token t) {
+int sql_out_is_number(const struct sql_out *w, struct token t) {
     static const char columns[] =
         " rank src_rank dst_rank last_rank shortest_rank local_rank world_size step seq pid ppid tid depth lineno trace_id"
         " sample_id trigger_id parent_id size arrived complete level waiting cause came_last was_shortest collectives calls"
         " processes ranks hosts traces lost gil stacks nth bytes device attempt samples outside recomputed failed call_tid ";
 
+    for (size_t i = 0; i < w->names->n; i++)
+        if ((t.kind == WORD || t.kind == QUOTED) && sql_same_name(w->names->name[i], t))
+            return !w->names->kind[i];
     if (t.kind == QUOTED && t.n > 2)
         t = (struct token){WORD, t.p + 1, t.n - 2};
     return sql_is_one_of(t, columns);
 }
 
-/* Notes that the text gives the last operand, if it is a time, the name `t`. */
+/* Notes that the text gives the last operand, if it is a time or a number, the name `t`. */
 void sql_out_keep_name(struct sql_out *w, struct token t) {
     struct sql_names *names = w->names;
 
-    if (!w->time || w->level[w->depth].spoilt || names->n == SQL_OUT_NAMES ||
-        (t.kind != WORD && t.kind != QUOTED) || sql_out_kind(w, t))
+    if ((!w->time && !w->number) || (w->time && w->level[w->depth].spoilt) ||
+        names->n == SQL_OUT_NAMES || (t.kind != WORD && t.kind != QUOTED) || sql_out_kind(w, t) ||
+        sql_out_is_number(w, t))
         return;
     names->kind[names->n] = w->time;
     names->name[names->n++] = t;
@@ -105,7 +128,7 @@ void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind) {
     struct sql_level *l = &w->level[w->depth];
 
     w->operand = start;
-    w->number = 0;
+    w->number = l->arithmetic;
     if (l->sum && !(l->sum == '-' && kind)) /* a time minus a time is no time */
         w->time = l->sum_of;
     else
@@ -121,12 +144,20 @@ enum sql_kind sql_out_argument(const struct sql_out *w) {
 
 void sql_out_no_operand(struct sql_out *w) {
     w->level[w->depth].sum = 0;
+    w->level[w->depth].arithmetic = 0;
     w->time = SQL_PLAIN;
     w->number = 0;
 }
 
 /* Functions that return one of their arguments. */
-const char sql_out_picks[] = " min max coalesce ifnull nvl greatest least nullif ";
+const char sql_out_picks[] =
+    " min max coalesce ifnull nvl greatest least nullif lag lead first_value last_value nth_value first last any_value"
+    " arg_max arg_min max_by min_by argmax argmin median mode avg ";
+/* Functions that return a number, of anything. */
+static const char gives_number[] =
+    " count sum total abs round length char_length octet_length instr strpos row_number rank dense_rank ntile date_part"
+    " extract year month day hour minute second epoch date_diff datediff stddev var variance percentile percentile_cont"
+    " quantile approx_percentile_cont count_if approx_distinct floor ceil trunc sqrt mod ";
 
 void sql_out_open(struct sql_out *w, struct token name, size_t start) {
     enum sql_kind in = w->level[w->depth].in;
@@ -143,8 +174,14 @@ void sql_out_open(struct sql_out *w, struct token name, size_t start) {
 
 void sql_out_close(struct sql_out *w) {
     struct sql_level l = w->level[w->depth];
-    enum sql_kind inner = sql_is_one_of(l.name, sql_out_picks) ? sql_out_argument(w) : w->time,
-                  made = l.made;
+    int picks = sql_is_one_of(l.name, sql_out_picks);
+    enum sql_kind inner = picks ? sql_out_argument(w) : w->time, made = l.made;
+    int number = l.is_pass                             ? l.numbers
+                 : made                                ? 0
+                 : sql_is_one_of(l.name, gives_number) ? 1
+                 : picks                               ? l.numbers || w->number
+                 : l.name.kind == END && l.commas == 0 ? w->number
+                                                       : 0;
 
     /* SQLite's datetime(timestamp) takes the number for a Julian day: make it seconds */
     if (inner && inner != SQL_CLOCK && l.commas == sql_is(l.name, "strftime") &&
@@ -154,9 +191,12 @@ void sql_out_close(struct sql_out *w) {
     if (w->depth == 0)
         return;
     w->depth--;
-    if (!made && sql_is_one_of(l.name, sql_out_gives_time))
+    if (l.is_pass)
+        ;
+    else if (!made && sql_is_one_of(l.name, sql_out_gives_time))
         made = SQL_TIME;
     else if (!made && (sql_is_one_of(l.name, sql_out_picks) || (!l.spoilt && l.name.kind == END)))
         made = inner;
     sql_out_operand(w, l.start, made);
+    w->number |= number && !made;
 }

@@ -24,19 +24,29 @@ struct sql_level {
     enum sql_kind made;       /* in CAST(x AS TIMESTAMP): kind of its result */
     char sum;                 /* last operator, '+' or '-', if a time stands before it; else 0 */
     enum sql_kind sum_of;     /* kind of that operand */
-    size_t sum_start;         /* offset where the sum begins */
+    size_t sum_start, sum_at; /* offsets where the sum begins, and of its last operator */
     enum sql_kind compared;   /* kind of the operand before the comparison */
     int between;              /* 2 after the BETWEEN of a time, 1 after its AND, else 0 */
     enum sql_kind between_of; /* kind of the operand before BETWEEN */
+    enum sql_kind is;         /* after IS: kind of the operand before it */
     enum sql_kind in;         /* within IN (...): kind of the operand before IN */
     int number,
-        in_number; /* whether the operand before the comparison, or before IN, is a column of numbers */
+        in_number;        /* whether the operand before the comparison, or before IN, is a number */
     enum sql_kind one_of; /* in coalesce(...) and the like: kind of the arguments so far */
+    int numbers;          /* whether one of the arguments so far is a number */
+    int arithmetic;       /* 1 after + - * / %: the result is a number, unless it is a time */
     int spoilt;           /* 1 after an operator whose result is not a time */
+    int is_pass;          /* in FILTER (...) and OVER (...): the value before them is the result */
+    int is_table;         /* whether a table may stand in place of these parentheses */
+    int limited;          /* 1 after LIMIT or OFFSET */
+    struct token
+        own; /* name of the WITH whose SELECT this is, and that may read a table of that name; else kind END */
+    struct token
+        column; /* name that WITH a(x, y) AS (SELECT ...) gives to the next column; else kind END */
 };
 
-#define SQL_OUT_NAMES 32
-/* Names that the text gives to times: SELECT max(timestamp) AS m. */
+#define SQL_OUT_NAMES 64
+/* Names that the text gives to times, and (kind SQL_PLAIN) to numbers: SELECT max(timestamp) AS m, count(*) AS n. */
 struct sql_names {
     struct token name[SQL_OUT_NAMES];
     enum sql_kind kind[SQL_OUT_NAMES];
@@ -53,12 +63,20 @@ struct sql_out {
     int depth;
     size_t operand;          /* where the last operand starts in the text */
     enum sql_kind time;      /* kind of the last operand */
-    int number;              /* whether it is a column of numbers (sql_out_is_number) */
+    int number;              /* whether it is a number (sql_out_is_number) */
     struct sql_names *names; /* names of times found so far */
     const char *days_end;    /* in date - date: where the second one ends in the input; else NULL */
     enum sql_kind before;    /* kind of the operand before the last keyword (for x NOT IN), */
-    int number_before;       /* whether that operand is a column of numbers, */
+    int number_before;       /* whether that operand is a number, */
     size_t not_at;           /* offset of that keyword, or of a NOT before it */
+    struct token cte,
+        cte_column; /* the WITH whose SELECT begins at the '(' at cte_body, and its first column's name; else kind END */
+    const char *cte_body;
+    int recursive;         /* 1 after WITH RECURSIVE */
+    const char *passed_at; /* the last FILTER or OVER, and before it: */
+    enum sql_kind passed;  /* kind of the operand, */
+    int number_passed;     /* whether it is a number, */
+    size_t passed_start;   /* and where it begins */
 };
 
 /* Words that are neither operands nor functions, though a '(' or an operand may follow; functions that return a time;
@@ -69,11 +87,16 @@ size_t sql_out_end(struct sql_out *w);
 /* Replaces the bytes [from, to) of the text written by `words`. Returns 0 or -ENOMEM. */
 int sql_out_before(struct sql_out *w, size_t from, size_t to, const char *words);
 void sql_out_put(struct sql_out *w, struct token t);
+/* Writes the tokens from `from` to before `to`, translated. Returns 0 or -errno, with a sentence in `why` for -EINVAL. */
+int sql_out_part(struct sql_out *w, struct token from, struct token to, char *why);
+/* Writes a length of time. */
+void sql_out_seconds(struct sql_out *w, double seconds);
 /* Returns the kind of `t` if it names a column of times in the views, or is a name that the text gives to a time; else SQL_PLAIN. */
 enum sql_kind sql_out_kind(const struct sql_out *w, struct token t);
-/* Returns whether `t` names a column of numbers in the views. Some views declare no type for it, so that SQLite finds no row where it is '3'. */
-int sql_out_is_number(struct token t);
-/* Notes that the text gives the last operand, if it is a time, the name `t`. */
+/* Returns whether `t` names a column of numbers in the views, or is a name that the text gives to a number. Some views declare no type for such a column,
+ * and results of functions have none, so that SQLite finds no row where it is '3'. */
+int sql_out_is_number(const struct sql_out *w, struct token t);
+/* Notes that the text gives the last operand, if it is a time or a number, the name `t`. */
 void sql_out_keep_name(struct sql_out *w, struct token t);
 /* Returns the last name of the chain (s.timestamp) that begins at `t`. */
 struct token sql_out_last_name(struct token t);

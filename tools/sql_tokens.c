@@ -33,7 +33,8 @@ struct token sql_token(const char *p) {
         t.n += p[t.n] != 0;
     } else if (isdigit((unsigned char)*p)) {
         t.kind = NUMBER;
-        while (isalnum((unsigned char)p[t.n]) || p[t.n] == '.')
+        while (isalnum((unsigned char)p[t.n]) || p[t.n] == '.' ||
+               (p[t.n] == '_' && isdigit((unsigned char)p[t.n + 1])))
             t.n++;
     } else if (isalpha((unsigned char)*p) || *p == '_' || (unsigned char)*p >= 0x80) {
         t.kind = WORD;

@@ -3,11 +3,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../converter/interval.h"
+#include "sql_grammar.h"
 
 int sql_words_cast(struct token type, enum sql_kind of, struct token *last, struct sql_cast *c,
                    char *why) {
@@ -21,8 +23,10 @@ int sql_words_cast(struct token type, enum sql_kind of, struct token *last, stru
     return err;
 }
 
-/* Reads an INTERVAL at `t`: sets *seconds, and *last to its last token. Returns 0, 1 if it is none (a column of that name), or -EINVAL. */
-static int interval(struct token t, struct token *last, double *seconds, char *why) {
+/* Reads an INTERVAL at `t`: sets *seconds, *months (of whole ones), and *last to its last token. Returns 0, 1 if it is none (a column of that name), or
+ * -EINVAL. */
+static int interval(struct token t, struct token *last, double *months, double *seconds,
+                    char *why) {
     struct token what = sql_after(t), unit = sql_after(what);
     const char *p = what.p;
     size_t n = what.n;
@@ -36,26 +40,42 @@ static int interval(struct token t, struct token *last, double *seconds, char *w
     double scale = unit.kind == WORD ? interval_unit(unit.p, unit.n) : 0;
     *last = what;
     if (scale > 0 && n && strspn(p, "0123456789. ") >= n) {
+        char text[64];
         *last = unit;
-        *seconds = strtod(p, NULL) * scale;
-        return 0;
+        snprintf(text, sizeof text, "%.*s %.*s", (int)(n < 32 ? n : 32), p, (int)unit.n, unit.p);
+        return interval_split(text, strlen(text), months, seconds);
     }
-    if (what.kind == STRING && interval_parse(p, n, seconds) == 0)
+    if (what.kind == STRING && interval_split(p, n, months, seconds) == 0)
         return 0;
     snprintf(why, SQL_OUT_WHY, "no interval: %.*s (such as INTERVAL '5 minutes', '1 hour 30 min')",
              (int)(what.n < 60 ? what.n : 60), what.p);
     return -EINVAL;
 }
 
-/* Writes the tokens from `from` to before `to` in SQLite's dialect. */
-static int put_part(struct sql_out *w, struct token from, struct token to, char *why) {
-    char *part = strndup(from.p, (size_t)(to.p - from.p)), *text = NULL;
-    int err = part ? w->dialect(part, &text, why) : -ENOMEM;
+/* Writes an INTERVAL, which ends with the token `last`: months that are added to a time, or are the width of bins, are those of the calendar. */
+static int put_interval(struct sql_out *w, struct token last, double months, double seconds) {
+    struct sql_level *l = &w->level[w->depth];
+    char text[64];
+    int err = 0;
 
-    if (!err)
+    snprintf(text, sizeof text, "'%.17g months %.17g s'", months, seconds);
+    if (sql_is_one_of(l->name, " date_bin time_bucket date_add date_sub ")) {
+        sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
         fputs(text, w->f);
-    free(text);
-    free(part);
+        return 0;
+    }
+    if (months != 0 && l->sum && !sql_is_sign(sql_after(last), "*/")) {
+        char sum = l->sum;
+        err = sql_out_before(w, l->sum_at, l->sum_at + 1, ",");
+        if (!err)
+            err = sql_out_before(w, l->sum_start, l->sum_start, "date_add(");
+        fprintf(w->f, "%s, %c1)", text, sum);
+        sql_out_operand(w, l->sum_start, SQL_PLAIN);
+    } else {
+        sql_out_seconds(w, (months * 30 + trunc(months / 12) * 5) * 86400 + seconds);
+        sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
+    }
+    w->time = w->time ? SQL_TIME : SQL_PLAIN;
     return err;
 }
 
@@ -76,10 +96,10 @@ static int within_group(struct sql_out *w, struct token name, struct token *last
     size_t start = sql_out_end(w);
     sql_out_put(w, name);
     fputc('(', w->f);
-    int err = put_part(w, x, desc || sql_is(direction, "asc") ? direction : end, why);
+    int err = sql_out_part(w, x, desc || sql_is(direction, "asc") ? direction : end, why);
     fputs(desc ? ", 1 - (" : ", (", w->f);
     if (!err)
-        err = put_part(w, sql_after(open), close, why);
+        err = sql_out_part(w, sql_after(open), close, why);
     fputs("))", w->f);
     sql_out_operand(w, start, 0);
     *last = end;
@@ -112,7 +132,8 @@ static int is_share(struct token t) {
     return next.kind == NUMBER && memchr(next.p, '.', next.n) != NULL;
 }
 
-int sql_words_put(struct sql_out *w, struct token t, struct token *last, char *why) {
+int sql_words_put(struct sql_out *w, struct token t, struct token prev, struct token *last,
+                  char *why) {
     static const char *const same[][2] = {{"ilike", "LIKE"},
                                           {"string_agg", "group_concat"},
                                           {"array_agg", "json_group_array"},
@@ -122,6 +143,9 @@ int sql_words_put(struct sql_out *w, struct token t, struct token *last, char *w
                                           {"list", "json_group_array"},
                                           {"nvl", "ifnull"},
                                           {"strpos", "instr"},
+                                          {"btrim", "trim"},
+                                          {"listagg", "group_concat"},
+                                          {"mean", "avg"},
                                           {"char_length", "length"},
                                           {"variance", "var_samp"},
                                           {"current_timestamp", "now()"},
@@ -129,18 +153,13 @@ int sql_words_put(struct sql_out *w, struct token t, struct token *last, char *w
                                           {"localtimestamp", "now()"}};
     struct token open = sql_after(t), field = sql_after(open);
     struct sql_level *l = &w->level[w->depth];
-    char begin[64];
-    double seconds = 0;
+    double seconds = 0, months = 0;
     int err;
 
-    *last = t;
-    if (sql_is(t, "interval") && (err = interval(t, last, &seconds, why)) <= 0) {
-        if (!err)
-            fprintf(w->f, "(%.17g)", seconds);
-        sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
-        w->time = w->time ? SQL_TIME : SQL_PLAIN;
+    if ((err = sql_grammar_put(w, t, prev, last, why)) <= 0)
         return err;
-    }
+    if (sql_is(t, "interval") && (err = interval(t, last, &months, &seconds, why)) <= 0)
+        return err ? err : put_interval(w, *last, months, seconds);
     if (sql_is(t, "extract") && sql_is_sign(open, "(") && sql_is(sql_after(field), "from")) {
         size_t start = sql_out_end(w);
         fputs("date_part", w->f);
@@ -175,27 +194,14 @@ int sql_words_put(struct sql_out *w, struct token t, struct token *last, char *w
         int try = sql_is(l->name, "try_cast");
         if ((err = sql_words_cast(open, w->time, last, &c, why)) < 0)
             return err;
-        if (try && !c.number && !strstr(c.end, "TEXT")) {
-            snprintf(why, SQL_OUT_WHY, "TRY_CAST is for numbers and texts");
+        if (try && sql_cast_try(&c) < 0) {
+            snprintf(why, SQL_OUT_WHY,
+                     "TRY_CAST is for numbers, texts, truth values, timestamps and dates");
             return -EINVAL;
         }
         l->made = c.kind;
-        fprintf(w->f, "%s%s", try ? ")" : "", c.end);
-        return sql_out_before(w, l->start, l->inside,
-                              strcat(strcpy(begin, c.begin), !try       ? ""
-                                                             : c.number ? "try_number("
-                                                                        : "("));
-    }
-    if (sql_is(t, "strftime") && sql_is_sign(open, "(") &&
-        sql_out_kind(w, sql_out_last_name(field))) {
-        struct token comma = sql_after(sql_out_last_name(field)),
-                     form = sql_after(comma); /* DuckDB's order of arguments */
-        if (sql_is_sign(comma, ",") && form.kind == STRING && sql_is_sign(sql_after(form), ")")) {
-            fprintf(w->f, "strftime(%.*s, %.*s, 'unixepoch')", (int)form.n, form.p,
-                    (int)(comma.p - field.p), field.p);
-            *last = sql_after(form);
-            return 0;
-        }
+        fputs(c.end, w->f);
+        return sql_out_before(w, l->start, l->inside, c.begin);
     }
     if (sql_is(t, "round") && sql_is_sign(open, "(") && is_negative_last(open)) {
         sql_out_operand(w, sql_out_end(w), SQL_PLAIN);

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SQL as people know it from DataFusion (the original's engine) and DuckDB: each answer here was compared with theirs over the same rows. Truth values
+are 0 or 1 here, times seconds since 1970, lists JSON texts."""
+import sqlite3
+
+import pytest
+from test_sql_words import ask
+
+NOON = 1769860800  # 2026-01-31 12:00:00 UTC
+ROWS = [(NOON + 60 * i, i % 4, i // 4, ("forward", "backward", "step")[i % 3], ("Net", "Net.first", None, "a,b")[i % 4], None if i == 5 else i / 4) for i in range(12)]
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory):
+    path = tmp_path_factory.mktemp("engines") / "t.db"
+    with sqlite3.connect(str(path)) as c:
+        c.execute("CREATE TABLE t(timestamp REAL, rank INTEGER, step INTEGER, stage TEXT, module TEXT, duration REAL)")
+        c.executemany("INSERT INTO t VALUES(?, ?, ?, ?, ?, ?)", ROWS)
+        c.execute("CREATE TABLE hosts(rank INTEGER, host TEXT, txt TEXT)")
+        c.executemany("INSERT INTO hosts VALUES(?, ?, ?)", [(0, "h1", "1"), (1, "h1", "abc"), (2, "h2", "12"), (7, "h9", None)])
+    c.close()
+    return path
+
+
+def values(build, run, db, query):
+    rows = [list(r.values()) for r in ask(build, run, db, query)[0]]
+    return [r[0] if len(r) == 1 else r for r in rows]
+
+
+def check_values(build, run, db, wanted):
+    """One query for all expressions: a process each would take a minute."""
+    query = "SELECT " + ", ".join("%s AS v%d" % (e, i) for i, (e, _) in enumerate(wanted))
+    got = values(build, run, db, query)[0]
+    for (expression, want), value in zip(wanted, got):
+        assert value == (want if not isinstance(want, float) else pytest.approx(want, rel=1e-9)), expression
+
+
+def test_casts_of_what_is_no_number(build, run, db):
+    """SQLite's CAST makes 0 of it; it was an answer, and a wrong one."""
+    check_values(build, run, db, (
+        ("'12'::int + ' 12 '::bigint", 24), ("'-3'::int", -3), ("2.7::int", 2), ("NULL::int", None), ("'1.5'::double", 1.5), ("'1e3'::real", 1000.0), ("'1.256'::decimal(10, 2)", 1.26),
+        ("'-Infinity'::double < -1e300", 1), ("TRY_CAST('abc' AS int)", None), ("TRY_CAST('12.5' AS int)", None), ("TRY_CAST('x' AS decimal(10, 2))", None), ("TRY_CAST('7' AS bigint)", 7),
+        ("TRY_CAST('2026-01-31' AS date)", NOON - 43200), ("TRY_CAST('2026-02-30' AS timestamp)", None), ("TRY_CAST('maybe' AS boolean)", None), ("TRY_CAST('on' AS boolean)", 1),
+        ("arrow_cast('5', 'Int64') + arrow_cast(1, 'Float64')", 6.0), ("arrow_typeof(1) || arrow_typeof(1.5) || arrow_typeof('') || arrow_typeof(NULL)", "Int64Float64Utf8Null"),
+        ("'2026-01-31 12:00:00+02'::timestamptz", NOON - 7200), ("'2026-01-31 12:00 -0130'::timestamp", NOON + 5400), ("'2026-01-31T12:00z'::timestamp", NOON)))
+    assert values(build, run, db, "SELECT TRY_CAST(txt AS int) FROM hosts ORDER BY rank") == [1, None, 12, None]
+    assert values(build, run, db, "SELECT rank FROM hosts WHERE TRY_CAST(txt AS int) = '12'") == [2]
+    for wrong, says in (("'abc'::int", "no whole number: 'abc' (TRY_CAST gives NULL)"), ("CAST('12x' AS bigint)", "no whole number: '12x'"), ("'1e3'::int", "no whole number: '1e3'"), ("''::double", "no number: ''"),
+                        ("1e20::int", "no whole number: '1.0e+20'"), ("'x'::decimal(10, 2)", "no number: 'x'"), ("'2026-02-30'::date", "no timestamp"), ("'2026-01-31 12:00 +99:00'::timestamp", "no timestamp"),
+                        ("TRY_CAST('x' AS interval)", "TRY_CAST is for numbers, texts, truth values, timestamps and dates"), ("arrow_cast(1, 'Foo')", "arrow_cast: no type 'Foo'"),
+                        ("timestamp AT TIME ZONE 'Europe/Berlin' FROM t", "AT TIME ZONE: times are UTC here")):
+        assert says in ask(build, run, db, "SELECT " + wrong, code=3)[1], wrong
+
+
+# Conditions, and how many of the twelve rows fulfil them: a text that SQLite would compare as a text with a number fulfils none, or all.
+COUNTS = (
+    ("(timestamp) > ('2026-01-31 12:05:00')", 6), ("timestamp IS DISTINCT FROM '2026-01-31 12:00:00'", 11), ("timestamp IS NOT DISTINCT FROM '2026-01-31 12:00:00'", 1), ("timestamp IS '2026-01-31 12:00'", 1),
+    ("rank + 0 = '1'", 3), ("abs(rank) = '1'", 3), ("coalesce(rank, 0) = '1'", 3), ("rank * 2 IN ('2', '4')", 6), ("(rank) = '1'", 3), ("rank BETWEEN '1' AND '2'", 6), ("length(stage) = '4'", 4),
+    ("hour(timestamp) = '12'", 12), ("rank::int = '1'", 3), ("rank / 2.0 = '0.5'", 3), ("stage || rank = 'step2'", 1), ("substr(stage || rank, 5) = '2'", 1), ("extract(minute FROM timestamp) >= '11'", 1),
+    ("timestamp AT TIME ZONE 'UTC' > '2026-01-31 12:05:00'", 6), ("timestamp > '2026-01-31 12:05:00'::timestamp AT TIME ZONE 'UTC'", 6), ("timestamp > '2026-01-31 13:05:00+01'", 6), ("rank > 1_0 / 1_0", 6),
+)
+
+
+def test_comparisons_with_texts(build, run, db):
+    for (where, n), count in zip(COUNTS, values(build, run, db, " UNION ALL ".join("SELECT count(*) AS n FROM t WHERE " + where for where, _ in COUNTS))):
+        assert count == n, where
+    for query, want in (("SELECT max(timestamp) FILTER (WHERE rank = 1) > '2026-01-31 12:05:00' AS a FROM t", [1]), ("SELECT count(*) AS n FROM (SELECT max(rank) AS r FROM t GROUP BY step) WHERE r > '2'", [3]),
+                        ("SELECT count(*) FILTER (WHERE rank > 1) = '6' AS a FROM t", [1]), ("SELECT count(*) OVER () = '12' AS a FROM t LIMIT 1", [1]),
+                        ("SELECT lag(timestamp) OVER (ORDER BY timestamp) > '2026-01-31 12:00:00' AS a FROM t ORDER BY timestamp LIMIT 3", [None, 0, 1]),
+                        ("SELECT row_number() OVER (ORDER BY timestamp DESC) = '1' AS a FROM t ORDER BY timestamp DESC LIMIT 2", [1, 0]),
+                        ("WITH a(r, moment) AS (SELECT rank, timestamp FROM t) SELECT count(*) AS n FROM a WHERE moment > '2026-01-31 12:05:00'", [6]),
+                        ("SELECT count(*) AS n FROM (SELECT rank, timestamp FROM t) AS a(r, moment) WHERE moment > '2026-01-31 12:05:00' AND r < '9'", [6])):
+        assert values(build, run, db, query) == want, query
+
+
+def test_times_of_the_calendar(build, run, db):
+    check_values(build, run, db, (
+        ("TIMESTAMP '2026-01-31 12:00:00' + INTERVAL '1 month' = '2026-02-28 12:00:00'", 1), ("TIMESTAMP '2026-03-31 12:00:00' - INTERVAL 1 MONTH = '2026-02-28 12:00:00'", 1),
+        ("DATE '2024-02-29' + INTERVAL '1 year' = '2025-02-28'", 1), ("TIMESTAMP '2026-01-31' + INTERVAL '1 month' + INTERVAL '1 month 2 days' = '2026-03-30'", 1),
+        ("INTERVAL '1 month'", 2592000), ("TIMESTAMP '2026-01-31' - INTERVAL '1 month' * 2 = '2025-12-02'", 1), ("INTERVAL '1 second' / 2", 0.5), ("INTERVAL '5 s' / INTERVAL '2 s'", 2.5),
+        ("TIMESTAMP '2026-01-31 12:00:00' + INTERVAL '01:30:00' = '2026-01-31 13:30'", 1), ("TIMESTAMP '2026-01-31' + INTERVAL (2 + 3) MINUTE = '2026-01-31 00:05'", 1), ("interval('5 min')", 300),
+        ("date_bin(INTERVAL '1 month', TIMESTAMP '2026-01-31 12:10:00') = '2026-01-01'", 1), ("time_bucket('15 minutes', TIMESTAMP '2026-01-31 12:10:00')", NOON), ("time_bucket(INTERVAL '7 days', TIMESTAMP '2026-01-31') = '2026-01-26'", 1),
+        ("date_bin(INTERVAL '15 minutes', TIMESTAMP '2026-01-31 12:10:00', TIMESTAMP '2026-01-01 00:05:00') = '2026-01-31 12:05'", 1), ("time_bucket(INTERVAL '1 quarter', TIMESTAMP '2026-05-31') = '2026-04-01'", 1),
+        ("date_diff('minute', TIMESTAMP '2026-01-31 12:00:50', TIMESTAMP '2026-01-31 12:10:10')", 10), ("date_sub('minute', TIMESTAMP '2026-01-31 12:00:50', TIMESTAMP '2026-01-31 12:10:10')", 9),
+        ("datediff('month', DATE '2026-01-31', DATE '2026-02-02')", 1), ("datesub('month', DATE '2026-01-31', DATE '2026-02-02')", 0), ("date_diff('week', DATE '2026-01-30', DATE '2026-02-02')", 1), ("datediff(DATE '2026-02-02', DATE '2026-01-31')", 2),
+        ("date_diff('year', DATE '2026-12-31', DATE '2024-01-01')", -2), ("date_add(DATE '2026-01-31', INTERVAL 1 MONTH) = '2026-02-28'", 1), ("age(TIMESTAMP '2026-01-31 12:10', TIMESTAMP '2026-01-31 12:00')", 600),
+        ("make_date(2026, 1, 31)", NOON - 43200), ("make_timestamp(2026, 1, 31, 12, 0, 5.5)", NOON + 5.5), ("last_day(DATE '2024-02-03') = '2024-02-29'", 1), ("dayname(DATE '2026-02-01') || monthname(DATE '2026-02-01')", "SundayFebruary"),
+        ("extract(milliseconds FROM TIMESTAMP '2026-01-31 12:00:05.75')", 5750), ("date_part('isodow', DATE '2026-02-01') * 10 + dayofweek(DATE '2026-02-01')", 70), ("epoch_ms(TIMESTAMP '2026-01-31 12:00:05.75')", NOON * 1000 + 5750),
+        ("date_trunc('millisecond', TIMESTAMP '2026-01-31 12:00:00.123456')", NOON + .123), ("strftime(TIMESTAMP '2026-01-31 12:10:00', '%H:%M')", "12:10"), ("strftime('%H:%M', TIMESTAMP '2026-01-31 12:10:00')", "12:10"),
+        ("today() = current_date", 1), ("to_date('2026-01-31 12:00')", NOON - 43200)))
+    for wrong, says in (("make_date(2026, 2, 30)", "no such day"), ("date_bin('1 month 1 day', 0)", "the width must be more than 0 seconds, or whole months"), ("date_diff('eon', 0, 0)", "no such part"), ("date_bin('x', 0)", "no interval")):
+        assert says in ask(build, run, db, "SELECT " + wrong, code=3)[1], wrong
+
+
+def test_functions_of_texts_and_numbers(build, run, db):
+    check_values(build, run, db, (
+        ("position('b' IN 'abc') + strpos('aéb', 'b')", 5), ("lpad('7', 3, '0') || rpad('é', 3, 'xy') || lpad('hello', 3) || lpad('a', 2)", "007éxyhel a"), ("initcap('hello wORLD-éa b')", "Hello World-éa B"),
+        ("left('éabc', 2) || right('abc', 2) || left('abc', -1) || right('abc', -1) || left('a', 9)", "éabcabbca"), ("substring('abc' FROM 2 FOR 1) || substring('abc' FROM 2)", "bbc"),
+        ("trim(BOTH 'x' FROM 'xax') || trim(LEADING 'x' FROM 'xax') || trim(TRAILING FROM 'b ') || btrim('xax', 'x')", "aaxba"), ("reverse('aéb') || repeat('ab', 2) || translate('abc', 'abc', 'xé')", "béaababxé"),
+        ("overlay('abcdef' PLACING 'xx' FROM 2 FOR 3) || overlay('abc', 'x', 2)", "axxefaxc"), ("ascii('é') + octet_length('é') + bit_length('é') + character_length('é')", 233 + 2 + 16 + 1), ("to_hex(255)", "ff"),
+        ("ends_with('abc', 'bc') + suffix('c', 'abc') + prefix('abc', 'a')", 2), ("levenshtein('kitten', 'sitting')", 3), ("concat('a', 1, NULL, 'b') || concat_ws('-', 'a', NULL, 'b')", "a1ba-b"), ("concat_ws(NULL, 'a')", None),
+        ("find_in_set('b', 'a,b,c') + find_in_set('x', 'a') + find_in_set('', '')", 2), ("substr_index('a.b.c', '.', 2) || substr_index('a.b.c', '.', -1) || substr_index('a.b', '.', 9)", "a.bca.b"),
+        ("cbrt(27)", 3.0), ("gcd(12, -18) + lcm(4, 6) + xor(5, 3) + bit_count(7) + factorial(5)", 6 + 12 + 6 + 3 + 120), ("trunc(-1.777, 2)", -1.77), ("isnan(1.5) + isinf('inf'::double) + isfinite(1)", 2),
+        ("nvl2(1, 2, 3) * 10 + nvl2(NULL, 2, 3)", 23), ("if(1 > 2, 'a', 'b')", "b"), ("even(3.2) + even(-3.2) + cot(1)", 0.6420926159343306)))
+    query = ("SELECT corr(duration, step), covar_samp(duration, step), covar_pop(duration, step), regr_slope(duration, step), regr_intercept(duration, step), regr_r2(duration, step), regr_count(duration, step),"
+             " bit_and(rank), bit_or(rank), bit_xor(rank), count_if(rank > 1), approx_distinct(stage), product(step + 1), geomean(step + 1) FROM t")
+    got = values(build, run, db, query)[0]
+    assert got == pytest.approx([0.9470033192255471, 0.8, 0.7272727272727273, 1.0, 0.38636363636363646, 0.8968152866242035, 11, 0, 3, 0, 6, 3, 1296, 6 ** (1 / 3)])
+    assert values(build, run, db, "SELECT corr(rank, rank), bit_or(rank), count_if(rank), regr_count(rank, rank) FROM t WHERE rank > 9") == [[None, None, 0, 0]]
+
+
+def test_clauses(build, run, db):
+    for query, want in (("SELECT rank FROM hosts ORDER BY rank OFFSET 2", [2, 7]), ("SELECT rank FROM hosts ORDER BY rank LIMIT ALL OFFSET 3", [7]), ("SELECT rank FROM hosts ORDER BY rank FETCH FIRST 2 ROWS ONLY", [0, 1]),
+                        ("SELECT rank FROM hosts ORDER BY rank LIMIT 1 OFFSET 1", [1]), ("WITH hosts AS (SELECT rank FROM hosts WHERE rank > 1) SELECT rank FROM hosts ORDER BY rank", [2, 7]),
+                        ("WITH t AS (SELECT rank FROM \"t\"), hosts AS (SELECT h.rank FROM hosts h JOIN t USING (rank)) SELECT DISTINCT rank FROM hosts ORDER BY 1", [0, 1, 2]),
+                        ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3) SELECT n FROM c", [1, 2, 3]),
+                        ("SELECT y, x FROM (VALUES (1, 'a'), (2, 'b')) AS v(x, y) ORDER BY x", [["a", 1], ["b", 2]]), ("SELECT s.x * 2 AS y FROM generate_series(1, 3) AS s(x)", [2, 4, 6])):
+        assert values(build, run, db, query) == want, query
