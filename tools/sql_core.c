@@ -88,6 +88,28 @@ void sql_core_read(struct sql_core *c, struct token prev, struct token select) {
         c->order = c->limit = (struct sql_span){NULL, NULL};
 }
 
+int sql_core_find(const char *sql, int (*wanted)(const struct sql_core *c), struct sql_core *out,
+                  const char **statement) {
+    struct token prev = {END, NULL, 0};
+    const char *begin = sql;
+    int found = 0;
+
+    for (struct token t = sql_core_token(sql); t.kind != END; prev = t, t = sql_after(t)) {
+        struct sql_core c;
+        if (sql_is_sign(t, ";"))
+            begin = t.p + 1;
+        if (!sql_is(t, "select") || sql_is_sign(prev, "."))
+            continue;
+        sql_core_read(&c, prev, t);
+        if (!wanted(&c) || (found && c.end >= out->end))
+            continue;
+        *out = c;
+        *statement = begin;
+        found = 1;
+    }
+    return found;
+}
+
 void sql_core_put(FILE *f, struct sql_span s) {
     fprintf(f, "%.*s", s.p ? (int)(s.end - s.p) : 0, s.p ? s.p : "");
 }

@@ -33,6 +33,10 @@ struct sql_core {
 struct token sql_core_token(const char *p);
 /* Reads the SELECT at `select`, which follows the token `prev`. */
 void sql_core_read(struct sql_core *c, struct token prev, struct token select);
+/* Finds, of the SELECTs for which `wanted` returns 1, the one that ends first: so one within another, or in a WITH before it, is rewritten before that.
+ * *statement: where its statement begins. Returns 0 if there is none. */
+int sql_core_find(const char *sql, int (*wanted)(const struct sql_core *c), struct sql_core *out,
+                  const char **statement);
 void sql_core_put(FILE *f, struct sql_span s);
 /* Prepares a statement with the columns of the SELECT: *st, for the caller to finalize. statement: where the SELECT's statement begins, whose
  * WITH is used. Returns 0, -ENOMEM, or -EINVAL with the reason in sqlite3_errmsg(db). */

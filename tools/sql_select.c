@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "sql_all.h"
 #include "sql_core.h"
 #include "sql_star.h"
 
@@ -218,26 +219,22 @@ static int put_core(FILE *f, const struct sql_core *c, sqlite3_stmt *st, struct 
 
 /* ---- one after the other ---- */
 
-/* Finds the SELECT with QUALIFY or DISTINCT ON that ends first: so one within another, or in a WITH before it, is rewritten before that. */
-static int find(const char *sql, struct sql_core *out, const char **statement) {
-    struct token prev = {END, NULL, 0};
-    const char *begin = sql;
-    int found = 0;
+static int has_choice(const struct sql_core *c) {
+    return c->condition.p || c->on.p;
+}
 
-    for (struct token t = sql_core_token(sql); t.kind != END; prev = t, t = sql_after(t)) {
-        struct sql_core c;
-        if (sql_is_sign(t, ";"))
-            begin = t.p + 1;
-        if (!sql_is(t, "select") || sql_is_sign(prev, "."))
-            continue;
-        sql_core_read(&c, prev, t);
-        if ((!c.condition.p && !c.on.p) || (found && c.end >= out->end))
-            continue;
-        *out = c;
-        *statement = begin;
-        found = 1;
+/* sql_star() and sql_all(). */
+static int without_lists(sqlite3 *db, const char *sql, char **out, char *why) {
+    char *all = NULL;
+    int err = sql_star(db, sql, out, why);
+
+    if (!err)
+        err = sql_all(db, *out ? *out : sql, &all, why);
+    if (all || err) {
+        free(*out);
+        *out = all;
     }
-    return found;
+    return err;
 }
 
 int sql_select(sqlite3 *db, const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
@@ -245,11 +242,11 @@ int sql_select(sqlite3 *db, const char *sql, char **out, char why[SQL_DIALECT_WH
     char *starred;
     const char *statement;
     struct sql_core c;
-    int err = sql_star(db, sql, &starred, why);
+    int err = without_lists(db, sql, &starred, why);
 
     *out = NULL;
     sql = starred ? starred : sql;
-    while (!err && find(sql, &c, &statement)) {
+    while (!err && sql_core_find(sql, has_choice, &c, &statement)) {
         char *text = NULL;
         size_t size;
         sqlite3_stmt *st = NULL;

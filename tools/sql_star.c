@@ -69,30 +69,41 @@ static int find_item(struct token change, struct token end, const char *name,
     return 0;
 }
 
-/* Returns whether each item of a change is about a column that exists. */
-static int are_there(sqlite3_stmt *st, struct token change, struct token end) {
-    struct sql_span item;
-    int items = 1, found = 0;
+/* Finds the first item of a change that is about no column of the *. Returns 0 if there is none. */
+static int find_missing(sqlite3_stmt *st, struct token change, struct token end,
+                        struct sql_span *item) {
+    struct token open = sql_after(change), first, last, name;
+    int bare = !sql_is_sign(open, "("), there;
 
-    for (struct token t = sql_after(sql_after(change)); t.kind != END && t.p < end.p;
-         t = sql_after(t)) {
-        if (sql_is_sign(t, "("))
-            t = sql_closing(t);
-        items += sql_is_sign(t, ",");
+    for (struct token t = bare ? open : sql_after(open); bare || t.p < end.p; t = sql_after(t)) {
+        first = last = t;
+        for (; !bare && t.kind != END && t.p < end.p && !sql_is_sign(t, ","); t = sql_after(t)) {
+            if (sql_is_sign(t, "("))
+                t = sql_closing(t);
+            last = t;
+        }
+        name = sql_is(change, "replace") ? last : first;
+        there = 0;
+        for (int i = 0; i < sqlite3_column_count(st); i++)
+            there |= is_name(name, sqlite3_column_name(st, i));
+        *item = (struct sql_span){first.p, last.p + last.n};
+        if (!there)
+            return 1;
+        if (bare || t.kind == END)
+            break;
     }
-    for (int i = 0; i < sqlite3_column_count(st); i++)
-        found += find_item(change, end, sqlite3_column_name(st, i), &item);
-    return found >= items;
+    return 0;
 }
 
 /* Writes the columns of the *, as its changes make them. Returns 0, -ENOMEM, or -EINVAL with a sentence in `why`. */
 static int put_columns(FILE *f, sqlite3_stmt *st, const struct star *s, char *why) {
     int n = sqlite3_column_count(st), put = 0;
+    struct sql_span missing;
 
     for (struct token c = s->change; is_change(c) && c.p <= s->end.p; c = sql_after(change_end(c)))
-        if (!are_there(st, c, change_end(c))) {
-            snprintf(why, SQL_DIALECT_WHY, "%.*s: a column of that name is not there",
-                     (int)(change_end(c).p + change_end(c).n - c.p), c.p);
+        if (find_missing(st, c, change_end(c), &missing)) {
+            snprintf(why, SQL_DIALECT_WHY, "%.*s (%.*s): a column of that name is not there",
+                     (int)c.n, c.p, (int)(missing.end - missing.p), missing.p);
             return -EINVAL;
         }
     for (int i = 0; i < n; i++) {
@@ -133,35 +144,30 @@ static int put_columns(FILE *f, sqlite3_stmt *st, const struct star *s, char *wh
     return 0;
 }
 
-/* Finds the first * with a change in the SELECT that ends first: so one within another, or in a WITH before it, is rewritten before that. */
-static int find_star(const char *sql, struct star *s) {
-    struct token prev = {END, NULL, 0};
-    const char *begin = sql;
-    int found = 0;
+/* Finds the first * with a change in the list of a SELECT. Returns 0 if there is none. */
+static int star_of(const struct sql_core *c, struct star *s) {
+    struct token start = sql_core_token(c->list.p);
 
-    for (struct token t = sql_core_token(sql); t.kind != END; prev = t, t = sql_after(t)) {
-        struct sql_core c;
-        if (sql_is_sign(t, ";"))
-            begin = t.p + 1;
-        if (!sql_is(t, "select") || sql_is_sign(prev, "."))
+    for (struct token k = start; k.p < c->list.end && k.kind != END; k = sql_after(k)) {
+        if (sql_is_sign(k, ","))
+            start = sql_after(k);
+        if (sql_is_sign(k, "("))
+            k = sql_closing(k);
+        if (!sql_is_sign(k, "*") || !is_change(sql_after(k)))
             continue;
-        sql_core_read(&c, prev, t);
-        struct token start = sql_core_token(c.list.p);
-        for (struct token k = start; k.p < c.list.end && k.kind != END; k = sql_after(k)) {
-            if (sql_is_sign(k, ","))
-                start = sql_after(k);
-            if (sql_is_sign(k, "("))
-                k = sql_closing(k);
-            if (!sql_is_sign(k, "*") || !is_change(sql_after(k)) || (found && c.end >= s->core.end))
-                continue;
-            *s = (struct star){c, begin, {start.p, k.p + 1}, sql_after(k), sql_after(k)};
-            for (struct token e = s->change; is_change(e); e = sql_after(s->end))
-                s->end = change_end(e);
-            found = 1;
-            break;
-        }
+        *s = (struct star){
+            .core = *c, .star = {start.p, k.p + 1}, .change = sql_after(k), .end = sql_after(k)};
+        for (struct token e = s->change; is_change(e); e = sql_after(s->end))
+            s->end = change_end(e);
+        return 1;
     }
-    return found;
+    return 0;
+}
+
+static int has_star(const struct sql_core *c) {
+    struct star s;
+
+    return star_of(c, &s);
 }
 
 static int put_star(FILE *f, sqlite3 *db, const char *sql, const struct star *s, char *why) {
@@ -182,11 +188,15 @@ static int put_star(FILE *f, sqlite3 *db, const char *sql, const struct star *s,
 }
 
 int sql_star(sqlite3 *db, const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
+    const char *statement;
+    struct sql_core core;
     struct star s;
     int err = 0;
 
     *out = NULL;
-    while (!err && find_star(sql, &s)) {
+    while (!err && sql_core_find(sql, has_star, &core, &statement)) {
+        star_of(&core, &s);
+        s.statement = statement;
         char *text = NULL;
         size_t size;
         FILE *f = open_memstream(&text, &size);
