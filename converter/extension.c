@@ -25,6 +25,7 @@ SQLITE_EXTENSION_INIT1
 #include "sql_casts.c"
 #include "sql_functions.c"
 #include "sql_numbers.c"
+#include "sql_ordered.c"
 #include "sql_picks.c"
 #include "sql_schemas.c"
 #include "sql_series.c"

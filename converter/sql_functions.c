@@ -14,6 +14,7 @@
 #include "sql_calendar.h"
 #include "sql_casts.h"
 #include "sql_numbers.h"
+#include "sql_ordered.h"
 #include "sql_picks.h"
 #include "sql_series.h"
 #include "sql_texts.h"
@@ -347,5 +348,7 @@ int sql_functions_register(sqlite3 *db) {
         rc = sql_numbers_register(db);
     if (rc == SQLITE_OK)
         rc = sql_texts_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_ordered_register(db);
     return rc == SQLITE_OK ? sql_series_register(db) : rc;
 }

@@ -6,8 +6,7 @@
 
 enum { PICK_LEAST = -1, PICK_GREATEST = 1 };
 
-/* Compares two values, which are not NULL, as SQLite sorts them: numbers before texts before blobs. */
-static int pick_order(sqlite3_value *a, sqlite3_value *b) {
+int sql_picks_order(sqlite3_value *a, sqlite3_value *b) {
     int ta = sqlite3_value_type(a), tb = sqlite3_value_type(b);
     int na = ta == SQLITE_INTEGER || ta == SQLITE_FLOAT,
         nb = tb == SQLITE_INTEGER || tb == SQLITE_FLOAT;
@@ -33,7 +32,8 @@ static void pick_one(sqlite3_context *ctx, int n, sqlite3_value **v) {
     sqlite3_value *best = NULL;
 
     for (int i = 0; i < n; i++)
-        if (sqlite3_value_type(v[i]) != SQLITE_NULL && (!best || pick_order(v[i], best) * way > 0))
+        if (sqlite3_value_type(v[i]) != SQLITE_NULL &&
+            (!best || sql_picks_order(v[i], best) * way > 0))
             best = v[i];
     if (best)
         sqlite3_result_value(ctx, best);
@@ -59,8 +59,8 @@ static void pick_step(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_result_error_nomem(ctx);
         return;
     }
-    if (n == 2 &&
-        (sqlite3_value_type(v[1]) == SQLITE_NULL || (p->by && pick_order(v[1], p->by) * way <= 0)))
+    if (n == 2 && (sqlite3_value_type(v[1]) == SQLITE_NULL ||
+                   (p->by && sql_picks_order(v[1], p->by) * way <= 0)))
         return;
     if (way == PICK_FIRST && p->value)
         return;

@@ -14,5 +14,7 @@
 
 /* Returns SQLITE_OK, or SQLite's error. */
 int sql_picks_register(sqlite3 *db);
+/* Compares two values, which are not NULL, as SQLite sorts them: numbers before texts before blobs. */
+int sql_picks_order(sqlite3_value *a, sqlite3_value *b);
 
 #endif

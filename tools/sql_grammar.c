@@ -93,18 +93,101 @@ static int interval_of(struct sql_out *w, struct token open, struct token *last,
     return err;
 }
 
+/* Returns whether a call that ends with `close` is of a window function. */
+static int is_over(struct token close) {
+    struct token t = sql_after(close);
+
+    if (sql_is(t, "filter") && sql_is_sign(sql_after(t), "("))
+        t = sql_after(sql_closing(sql_after(t)));
+    return sql_is(t, "over");
+}
+
+/* string_agg(DISTINCT x, ', ' ORDER BY a DESC, b) and its like, at its name, as ordered(): see converter/sql_ordered.h. */
+static int ordered(struct sql_out *w, struct token t, struct token open, struct token *last,
+                   char *why) {
+    static const char *const all[][2] = {{" string_agg group_concat listagg ", "text"},
+                                         {" array_agg list json_group_array ", "list"},
+                                         {" first first_value any_value ", "first"},
+                                         {" last last_value ", "last"},
+                                         {" nth_value ", "nth"}};
+    struct token close = sql_closing(open), order = find(open, " order ", 0), x = sql_after(open),
+                 comma = find(open, " order ", ','), end = order.kind != END ? order : close;
+    int distinct = sql_is(x, "distinct"), err = 0;
+    size_t i = 0, start = sql_out_end(w);
+    char how[40] = "";
+
+    while (i < sizeof all / sizeof *all && !sql_is_one_of(t, all[i][0]))
+        i++;
+    if (sql_is(comma, "order"))
+        comma = (struct token){END, NULL, 0};
+    if (i == sizeof all / sizeof *all || close.kind == END || is_over(close) ||
+        (order.kind == END ? !(distinct && comma.kind != END) : !sql_is(sql_after(order), "by")))
+        return 1;
+    fprintf(w->f, "ordered('%s', '          ",
+            all[i][1]); /* blanks: for what the keys' directions are */
+    size_t how_at = sql_out_end(w) - 10;
+    fputs("', ", w->f);
+    err = sql_out_part(w, distinct ? sql_after(x) : x, comma.kind != END ? comma : end, why);
+    fputs(", ", w->f);
+    if (comma.kind != END && !err)
+        err = sql_out_part(w, sql_after(comma), end, why);
+    else
+        fputs(i ? "NULL" : "','", w->f);
+    strcpy(how, distinct ? "D" : "");
+    struct token key = order.kind != END ? sql_after(sql_after(order)) : close;
+    for (struct token k = key, k_end = {END, NULL, 0}; !err && key.p < close.p; k = sql_after(k)) {
+        int over = k.p >= close.p || k.kind == END;
+        if (sql_is_one_of(k, " asc desc nulls ") && k_end.kind == END)
+            k_end = k;
+        if (!over && !sql_is_sign(k, ",")) {
+            k = sql_is_sign(k, "(") ? sql_closing(k) : k;
+            continue;
+        }
+        k_end = k_end.kind == END ? k : k_end;
+        struct token way = sql_is(k_end, "nulls") ? k_end : sql_after(k_end);
+        int desc = sql_is(k_end, "desc");
+        int first = sql_is(way, "nulls") && way.p < k.p ? sql_is(sql_after(way), "first") : desc;
+        if (strlen(how) + 3 > 10) {
+            snprintf(why, SQL_OUT_WHY, "%.*s: at most four keys in its ORDER BY", (int)t.n, t.p);
+            return -EINVAL;
+        }
+        strcat(how, desc ? "d" : "a");
+        strcat(how, first ? "f" : "l");
+        fputs(", ", w->f);
+        err = sql_out_part(w, key, k_end, why);
+        k_end = (struct token){END, NULL, 0};
+        if (over)
+            break;
+        key = sql_after(k);
+    }
+    fputc(')', w->f);
+    if (!err)
+        err = sql_out_before(w, how_at, how_at + 10, how);
+    sql_out_operand(w, start, SQL_PLAIN);
+    *last = close;
+    return err;
+}
+
 /* What is written as a call, at its name. */
 static int call(struct sql_out *w, struct token t, struct token open, struct token *last,
                 char *why) {
     static const char *const named[][2] = {
         {"left", "text_left"}, {"right", "text_right"}, {"if", "iif"}};
     struct token close = sql_closing(open), mid, text;
+    int err;
 
     if (sql_is(t, "position") && (mid = find(open, " in ", 0)).kind != END) {
         *last = close;
-        int err = put_call(w, "instr", sql_after(mid), close, sql_after(open), mid, why);
+        err = put_call(w, "instr", sql_after(mid), close, sql_after(open), mid, why);
         w->number = 1;
         return err;
+    }
+    if ((err = ordered(w, t, open, last, why)) <= 0)
+        return err;
+    if (sql_is_one_of(t, " first_value last_value ") && !is_over(close)) {
+        sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
+        fputs(sql_is(t, "first_value") ? "first" : "last", w->f);
+        return 0;
     }
     if (sql_is(t, "trim"))
         return trim(w, open, last, why);

@@ -7,6 +7,7 @@
  *     substring(x FROM 2 FOR 3), overlay(x PLACING y FROM 2)  substring(x, 2, 3), overlay(x, y, 2)
  *     trim(BOTH 'x' FROM y), trim(LEADING FROM y)             trim(y, 'x'), ltrim(y)
  *     strftime(ts, '%H:%M')                                   to_char(ts, '%H:%M')
+ *     string_agg(x, ', ' ORDER BY y DESC), array_agg(DISTINCT x ORDER BY x), first_value(x ORDER BY y)     ordered(...) (converter/sql_ordered.h)
  *     approx_distinct(x), today(), arrow_cast(x, 'Int64')     count(DISTINCT x), date_trunc('day', now()), CAST(x AS INTEGER)
  *     INTERVAL (n + 1) MINUTE                                 ((n + 1) * 60.0)
  *     ts AT TIME ZONE 'UTC'                                   ts

@@ -20,7 +20,8 @@ int sql_out_before(struct sql_out *w, size_t from, size_t to, const char *words)
         free(tail);
         return -ENOMEM;
     }
-    fputs(words, w->f);
+    /* no fewer bytes than before: what follows in the stream's memory would be read again */
+    fprintf(w->f, "%-*s", (int)(to - from), words);
     fputs(tail, w->f);
     free(tail);
     return 0;

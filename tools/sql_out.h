@@ -84,7 +84,7 @@ struct sql_out {
 extern const char sql_out_no_name[], sql_out_gives_time[], sql_out_picks[];
 
 size_t sql_out_end(struct sql_out *w);
-/* Replaces the bytes [from, to) of the text written by `words`. Returns 0 or -ENOMEM. */
+/* Replaces the bytes [from, to) of the text written by `words`, and by blanks if those are fewer. Returns 0 or -ENOMEM. */
 int sql_out_before(struct sql_out *w, size_t from, size_t to, const char *words);
 void sql_out_put(struct sql_out *w, struct token t);
 /* Writes the tokens from `from` to before `to`, translated. Returns 0 or -errno, with a sentence in `why` for -EINVAL. */

@@ -110,9 +110,39 @@ def test_functions_of_texts_and_numbers(build, run, db):
 
 
 def test_clauses(build, run, db):
-    for query, want in (("SELECT rank FROM hosts ORDER BY rank OFFSET 2", [2, 7]), ("SELECT rank FROM hosts ORDER BY rank LIMIT ALL OFFSET 3", [7]), ("SELECT rank FROM hosts ORDER BY rank FETCH FIRST 2 ROWS ONLY", [0, 1]),
+    for query, want in (("SELECT rank FROM hosts ORDER BY rank OFFSET 2", [2, 7]), ("SELECT CAST       (1 AS json) AS a, 2 AS b, CAST         ('3' AS json) AS c", [["1", 2, "3"]]), ("SELECT rank FROM hosts ORDER BY rank LIMIT ALL OFFSET 3", [7]), ("SELECT rank FROM hosts ORDER BY rank FETCH FIRST 2 ROWS ONLY", [0, 1]),
                         ("SELECT rank FROM hosts ORDER BY rank LIMIT 1 OFFSET 1", [1]), ("WITH hosts AS (SELECT rank FROM hosts WHERE rank > 1) SELECT rank FROM hosts ORDER BY rank", [2, 7]),
                         ("WITH t AS (SELECT rank FROM \"t\"), hosts AS (SELECT h.rank FROM hosts h JOIN t USING (rank)) SELECT DISTINCT rank FROM hosts ORDER BY 1", [0, 1, 2]),
                         ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3) SELECT n FROM c", [1, 2, 3]),
                         ("SELECT y, x FROM (VALUES (1, 'a'), (2, 'b')) AS v(x, y) ORDER BY x", [["a", 1], ["b", 2]]), ("SELECT s.x * 2 AS y FROM generate_series(1, 3) AS s(x)", [2, 4, 6])):
         assert values(build, run, db, query) == want, query
+
+
+def test_all_columns(build, run, db):
+    for words, plain in (("SELECT rank, count(*) AS n, stage FROM t GROUP BY ALL ORDER BY ALL", "SELECT rank, count(*) AS n, stage FROM t GROUP BY rank, stage ORDER BY 1, 2, 3"),
+                         ("SELECT rank % 2 AS p, max(rank, 1) AS m, sum(step) FILTER (WHERE rank > 0) AS s FROM t GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL DESC", "SELECT rank % 2 AS p, max(rank, 1) AS m, sum(step) FILTER (WHERE rank > 0) AS s FROM t GROUP BY 1, 2 ORDER BY 1 DESC, 2 DESC, 3 DESC"),
+                         ("SELECT sum(n) AS s FROM (SELECT stage, count(*) AS n, (SELECT max(step) FROM t) AS m FROM t GROUP BY ALL) GROUP BY ALL", "SELECT 12 AS s"),
+                         ("WITH a AS (SELECT rank FROM hosts ORDER BY ALL LIMIT 2) SELECT * FROM a ORDER BY ALL DESC NULLS LAST", "SELECT 1 AS rank UNION ALL SELECT 0")):
+        assert values(build, run, db, words) == values(build, run, db, plain), words
+    for wrong, says in (("SELECT * FROM t GROUP BY ALL", "GROUP BY ALL: name the columns that * stands for"), ("SELECT nope FROM t ORDER BY ALL", "no such column: nope"),
+                        ("SELECT * EXCLUDE (rank, rank, nope) FROM t", "EXCLUDE (nope): a column of that name is not there"), ("SELECT * REPLACE (max(rank, 1) AS rank, 2 AS nope) FROM t", "REPLACE (2 AS nope): a column"),
+                        ("SELECT * EXCLUDE nope FROM t", "EXCLUDE (nope): a column")):
+        assert says in ask(build, run, db, wrong, code=3)[1], wrong
+
+
+def test_order_within_aggregates(build, run, db):
+    check_values(build, run, db, [("(SELECT %s FROM t)" % e, want) for e, want in (
+        ("string_agg(rank, '|' ORDER BY step DESC, rank)", "0|1|2|3|0|1|2|3|0|1|2|3"), ("string_agg(DISTINCT stage, ', ' ORDER BY stage DESC)", "step, forward, backward"), ("string_agg(DISTINCT stage, '-')", "forward-backward-step"),
+        ("string_agg(module, ';' ORDER BY module) FILTER (WHERE step = 1)", "Net;Net.first;a,b"), ("string_agg(stage || ';', '' ORDER BY rank, step) FILTER (WHERE rank = 0)", "forward;backward;step;"),
+        ("array_agg(rank ORDER BY rank DESC) FILTER (WHERE step = 0)", "[3,2,1,0]"), ("array_agg(DISTINCT module ORDER BY module)", '["Net","Net.first","a,b",null]'), ("list(duration ORDER BY duration NULLS FIRST) FILTER (WHERE step = 1)", "[null,1.0,1.5,1.75]"),
+        ("array_agg(duration ORDER BY duration DESC) FILTER (WHERE step = 1)", "[null,1.75,1.5,1.0]"), ("array_agg(module ORDER BY rank)[2]", "Net"),
+        ("first_value(rank ORDER BY step DESC, rank DESC)", 3), ("last_value(rank ORDER BY step, rank)", 3), ("nth_value(rank, 2 ORDER BY step DESC, rank)", 1), ("nth_value(rank, 99 ORDER BY step)", None),
+        ("first_value(rank)", 0), ("last(step ORDER BY timestamp)", 2), ("string_agg(stage, ',' ORDER BY rank) FILTER (WHERE rank > 9)", None))])
+    assert values(build, run, db, "SELECT first_value(rank) OVER (ORDER BY timestamp DESC) AS a, string_agg(stage, ',') OVER (ORDER BY timestamp DESC) AS b FROM t ORDER BY timestamp DESC LIMIT 1") == [[3, "step"]]
+    assert "at most four keys" in ask(build, run, db, "SELECT array_agg(rank ORDER BY 1, 2, 3, 4, 5) FROM t", code=3)[1]
+
+
+def test_functions_in_the_stock_shell(build, run, db):
+    done = run(["sqlite3", db, ".load %s" % (build.lib / "probing"), "SELECT ordered('list', 'al', rank, NULL, rank), date_add('2026-01-31', '1 month') = to_timestamp('2026-02-28'), lpad('7', 3, '0'), corr(rank, rank),"
+                " date_diff('day', 0, 86400), text_left('abc', 1), concat_ws('-', 1, 2), try_int('x') FROM hosts"])
+    assert done.stdout.strip() == "[0,1,2,7]|1|007|1.0|1|a|1-2|"
