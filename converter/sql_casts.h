@@ -7,7 +7,8 @@
  *     time_text(ts)      '2026-01-31 12:00:00.5'       date_text(ts)   '2026-01-31'
  *     time_of_day(x)     '12:00:00.5', of a timestamp or of a text such as '12:00'
  *     to_boolean(x)      0 or 1, of a number or of 'true', 'no', 'off' ...; another text is an error
- *     try_number(x)      x as a number; NULL if it is a text that is not a number
+ *     as_number(x)       x as a number, as_int(x) as one that is whole; an error for a text that is not one; try_number, try_int, try_boolean and
+ *                        try_timestamp: NULL for it
  *     round_to(x, n)     round(x, n), also for n < 0, which SQLite's round() takes for 0
  */
 #ifndef PROBING_CONVERTER_SQL_CASTS_H

@@ -50,8 +50,8 @@ static const char tables_sql[] =
     " FROM sqlite_master m WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite_%'"
     " ORDER BY m.type = 'table', m.name";
 
-/* All of `f`; NULL when there is no memory. */
-static char *read_all(FILE *f) {
+/* All of `f`; NULL when there is no memory. *bytes: how many. */
+static char *read_all(FILE *f, size_t *bytes) {
     size_t n = 0, size = 4096;
     char *text = malloc(size);
 
@@ -66,19 +66,25 @@ static char *read_all(FILE *f) {
     }
     if (text)
         text[n] = '\0';
+    *bytes = n;
     return text;
 }
 
 /* Reads the SQL from the file at `path`, "-" being standard input. Returns TOOL_OK with *out to be freed, or reports an error and returns the exit code. */
 static int read_sql(const char *path, char **out) {
     int is_stdin = strcmp(path, "-") == 0, code = TOOL_OK;
+    size_t bytes;
     FILE *f = is_stdin ? stdin : fopen(path, "re");
 
     if (!f)
         return tool_fail("cannot read %s: %s (a format is named by --format)", path,
                          strerror(errno));
-    if (!(*out = read_all(f)) || ferror(f)) {
+    if (!(*out = read_all(f, &bytes)) || ferror(f))
         code = tool_fail("cannot read %s: %s", is_stdin ? "standard input" : path, strerror(errno));
+    else if (strlen(*out) != bytes) /* what follows the NUL would not be asked, silently */
+        code = tool_fail("cannot read %s: it has a NUL byte (SQL is a text in UTF-8)",
+                         is_stdin ? "standard input" : path);
+    if (code != TOOL_OK) {
         free(*out);
         *out = NULL;
     }

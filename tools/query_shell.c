@@ -211,8 +211,13 @@ static void run_file(struct shell *s, const char *path) {
         tool_fail("cannot read %s: %s", path, strerror(errno));
         return;
     }
-    if (getdelim(&sql, &n, 0, f) > 0)
+    ssize_t got = getdelim(&sql, &n, 0, f);
+    if (got > 0 && !sql[got - 1]) /* what follows the NUL would not be asked, silently */
+        tool_fail("cannot read %s: it has a NUL byte (SQL is a text in UTF-8)", path);
+    else if (got > 0)
         answer(s, sql);
+    else if (got < 0 && ferror(f))
+        tool_fail("cannot read %s: %s", path, strerror(errno));
     free(sql);
     fclose(f);
 }

@@ -471,6 +471,8 @@ int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
     struct sql_names names = {.n = 0};
 
     *out = NULL;
+    if (strncmp(sql, "\xef\xbb\xbf", 3) == 0) /* a byte order mark would be part of the first word */
+        sql += 3;
     if (depth_of(sql) >= SQL_OUT_DEPTH) { /* SQLite before 3.46 parses no more, either */
         snprintf(why, SQL_DIALECT_WHY, "more than %d parentheses lie within each other",
                  SQL_OUT_DEPTH - 1);

@@ -146,3 +146,13 @@ def test_functions_in_the_stock_shell(build, run, db):
     done = run(["sqlite3", db, ".load %s" % (build.lib / "probing"), "SELECT ordered('list', 'al', rank, NULL, rank), date_add('2026-01-31', '1 month') = to_timestamp('2026-02-28'), lpad('7', 3, '0'), corr(rank, rank),"
                 " date_diff('day', 0, 86400), text_left('abc', 1), concat_ws('-', 1, 2), try_int('x') FROM hosts"])
     assert done.stdout.strip() == "[0,1,2,7]|1|007|1.0|1|a|1-2|"
+
+
+def test_files_of_other_systems(build, run, db, tmp_path):
+    """A byte order mark is no part of the first word, and what follows a NUL is not left out silently."""
+    query = [build.tool("probing-query"), "--csv", "-f", tmp_path / "q.sql", db]
+    (tmp_path / "q.sql").write_bytes(b"\xef\xbb\xbfSHOW TABLES;\r\n-- the end\r\n")
+    assert "hosts" in run(query).stdout
+    for text in (b"SELECT 1;\0SELECT 2", "SELECT 1".encode("utf-16")):
+        (tmp_path / "q.sql").write_bytes(text)
+        assert "it has a NUL byte (SQL is a text in UTF-8)" in run(query, check=3).stderr
