@@ -16,6 +16,7 @@
 #include "sql_numbers.h"
 #include "sql_ordered.h"
 #include "sql_picks.h"
+#include "sql_regex.h"
 #include "sql_series.h"
 #include "sql_texts.h"
 #include "time_format.h"
@@ -350,5 +351,7 @@ int sql_functions_register(sqlite3 *db) {
         rc = sql_texts_register(db);
     if (rc == SQLITE_OK)
         rc = sql_ordered_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_regex_register(db);
     return rc == SQLITE_OK ? sql_series_register(db) : rc;
 }

@@ -18,6 +18,7 @@
  *     greatest, least, arg_max, arg_min, first, last (sql_picks.h), generate_series (sql_series.h)
  *     time_of_day, time_text, to_boolean and what else casts give (sql_casts.h)
  *     functions of texts (sql_texts.h) and numbers, corr and regr_slope (sql_numbers.h), ordered: string_agg(x, y ORDER BY z) (sql_ordered.h)
+ *     x REGEXP p, regexp_like, regexp_match, regexp_replace, regexp_extract, regexp_count (sql_regex.h)
  *     stddev var, stddev_samp var_samp (the same), stddev_pop var_pop
  *
  * A timestamp (ts) is seconds since the epoch, as in the views, or a text; fields are in UTC. NULL arguments give NULL; anything that is no

@@ -12,57 +12,10 @@
 #include "sql_cte.h"
 #include "sql_foreign.h"
 #include "sql_out.h"
+#include "sql_show.h"
 #include "sql_words.h"
 
 _Static_assert(SQL_OUT_WHY == SQL_DIALECT_WHY, "they are passed on");
-
-/* Returns the SQL that answers a statement which begins with SHOW or DESCRIBE, or NULL if it is neither. *last: the statement's last token. */
-static const char *show(struct token t, struct token *last, struct token *table) {
-    static const struct {
-        const char *what, *sql;
-    } shown[] = {{"tables", "SELECT * FROM information_schema.tables"},
-                 {"views", "SELECT * FROM information_schema.tables WHERE table_type = 'VIEW'"},
-                 {"all", "SELECT name, value FROM information_schema.df_settings"},
-                 {"schemas", "SELECT DISTINCT table_schema FROM information_schema.tables"},
-                 {"databases", "SELECT DISTINCT table_schema FROM information_schema.tables"}};
-    struct token second = sql_after(t), third = sql_after(second);
-
-    *table = (struct token){END, NULL, 0};
-    *last = second;
-    for (size_t i = 0; sql_is(t, "show") && i < sizeof shown / sizeof *shown; i++)
-        if (sql_is(second, shown[i].what)) {
-            int all_tables = sql_is(second, "all") && sql_is(third, "tables");
-            *last = all_tables ? third : second;
-            return shown[all_tables ? 0 : i].sql;
-        }
-    if (sql_is(t, "show") && sql_is(second, "columns") &&
-        (sql_is(third, "from") || sql_is(third, "in")))
-        *table = sql_after(third);
-    else if (sql_is(t, "describe") || sql_is(t, "desc"))
-        *table = sql_is(second, "table") ? third : second;
-    else
-        return NULL;
-    for (struct token dot = sql_after(*table); dot.kind == SIGN && *dot.p == '.';
-         dot = sql_after(*table))
-        *table = sql_after(dot); /* python.torch_trace: the last name counts */
-    *last = *table;
-    return !sql_is(*table, "select") &&
-                   (table->kind == WORD || table->kind == QUOTED || table->kind == STRING)
-               ? "SELECT column_name, data_type, is_nullable FROM information_schema.columns"
-               : NULL;
-}
-
-static void put_table(FILE *f, struct token t) {
-    int quoted = t.kind != WORD;
-
-    fputs(" WHERE table_name = '", f);
-    for (size_t i = (size_t)quoted; i < t.n - (size_t)quoted; i++) {
-        if (t.p[i] == '\'')
-            fputc('\'', f);
-        fputc(t.p[i], f);
-    }
-    fputs("' COLLATE NOCASE", f);
-}
 
 /* Returns whether a string holds a number: '12', '-3', '0.5'. */
 static int is_number(struct token t) {
@@ -260,6 +213,25 @@ static void open_level(struct sql_out *w, struct token t, struct token prev, int
     sql_cte_open(w, t, prev);
 }
 
+/* Writes x ~ p, x !~ p, x ~* p and x !~* p as x [NOT] REGEXP p. Returns 0, or 1 if it is something else. */
+static int put_tilde(struct sql_out *w, struct token t, struct token prev, struct token *last) {
+    struct token next = *t.p == '!' ? sql_token(t.p + 1) : t, star = sql_token(next.p + 1);
+    int operand = prev.kind == QUOTED || prev.kind == STRING || prev.kind == NUMBER ||
+                  sql_is_sign(prev, ")") ||
+                  (prev.kind == WORD && !sql_is_one_of(prev, sql_out_no_name));
+
+    if (!sql_is_sign(next, "~") || !operand) /* ~n is an operator of numbers */
+        return 1;
+    fprintf(w->f, "%s REGEXP ", *t.p == '!' ? " NOT" : "");
+    *last = next;
+    if (sql_is_sign(star, "*")) {
+        fputs("'(?i)' || ", w->f);
+        *last = star;
+    }
+    sql_out_no_operand(w);
+    return 0;
+}
+
 static int put_sign(struct sql_out *w, struct token t, struct token prev, struct token *last,
                     char *why) {
     struct sql_level *l = &w->level[w->depth];
@@ -267,6 +239,8 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
     int err = 0;
 
     *last = t;
+    if (strchr("!~", *t.p) && put_tilde(w, t, prev, last) == 0)
+        return 0;
     if (*t.p == ':' && t.p[1] == ':' && sql_after(sql_after(t)).kind == WORD)
         return cast(w, t, last, why);
     if (*t.p == '(') {
@@ -382,13 +356,13 @@ static int put_other(struct sql_out *w, struct token t, struct token prev, char 
 static int put_token(struct sql_out *w, struct token t, struct token prev, int begins,
                      struct token *last, char *why) {
     struct token table;
-    const char *instead = begins && t.kind == WORD ? show(t, last, &table) : NULL;
+    const char *instead = begins && t.kind == WORD ? sql_show(t, last, &table) : NULL;
     int err;
 
     if (instead) {
         fputs(instead, w->f);
         if (table.p)
-            put_table(w->f, table);
+            sql_show_table(w->f, table);
         return 0;
     }
     *last = t;
@@ -471,7 +445,8 @@ int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
     struct sql_names names = {.n = 0};
 
     *out = NULL;
-    if (strncmp(sql, "\xef\xbb\xbf", 3) == 0) /* a byte order mark would be part of the first word */
+    if (strncmp(sql, "\xef\xbb\xbf", 3) ==
+        0) /* a byte order mark would be part of the first word */
         sql += 3;
     if (depth_of(sql) >= SQL_OUT_DEPTH) { /* SQLite before 3.46 parses no more, either */
         snprintf(why, SQL_DIALECT_WHY, "more than %d parentheses lie within each other",

@@ -23,6 +23,7 @@
  *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
  *     ts + INTERVAL '1 month'                 date_add(ts, '1 month', +1): a month of the calendar
+ *     x ~ p, x !~ p, x ~* p                   x REGEXP p, x NOT REGEXP p, x REGEXP '(?i)' || p (converter/sql_regex.h)
  *     and what sql_grammar.h and sql_cte.h say
  *
  * QUALIFY and DISTINCT ON stay in the text for sql_select.h, * EXCLUDE for sql_star.h, GROUP BY ALL for sql_all.h. The syntax that sql_foreign.h knows is refused. Everything else,

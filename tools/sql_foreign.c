@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char no_regex[] =
-    "regular expressions are not known: write LIKE 'a%', GLOB 'a[0-9]*', contains(), starts_with() or split_part()";
+    "SIMILAR TO is not known: write LIKE 'a%', or x ~ '^(a|b)$' with a regular expression";
 static const char no_sets[] =
     "write one SELECT ... GROUP BY for each of its groups, with UNION ALL between them";
 
@@ -38,10 +38,8 @@ static const struct foreign {
      "write EXPLAIN QUERY PLAN; \\timing at the prompt says how long"},
     {" set ", BEGINS, NULL, "times are UTC, and the form of answers is an option (--format)"},
     {" similar ", BETWEEN, " to ", no_regex},
-    {" regexp rlike ", BETWEEN, NULL, no_regex},
-    {" regexp_like regexp_matches regexp_match regexp_replace regexp_extract regexp_count regexp_full_match"
-     " regexp_extract_all regexp_split_to_array ",
-     CALLED, NULL, no_regex},
+    {" regexp_extract_all regexp_split_to_array ", CALLED, NULL,
+     "write regexp_match() or regexp_extract(), which give the first match"},
     {" any all some ", COMPARED, NULL, "write x IN (SELECT ...), or compare with max() or min()"},
 };
 
@@ -75,10 +73,6 @@ int sql_foreign(struct token t, struct token prev, int begins, char *why, size_t
 
     if (sql_is_sign(prev, "."))
         return 0;
-    if (sql_is_sign(t, "~") && (is_operand(prev) || sql_is_sign(prev, "!"))) {
-        snprintf(why, size, "%s", no_regex);
-        return -EINVAL;
-    }
     for (size_t i = 0; t.kind == WORD && i < sizeof all / sizeof *all; i++) {
         const struct foreign *f = &all[i];
         if (!sql_is_one_of(t, f->words) || !is_meant(f, t, prev, begins))

@@ -135,6 +135,7 @@ static int is_share(struct token t) {
 int sql_words_put(struct sql_out *w, struct token t, struct token prev, struct token *last,
                   char *why) {
     static const char *const same[][2] = {{"ilike", "LIKE"},
+                                          {"rlike", "REGEXP"},
                                           {"string_agg", "group_concat"},
                                           {"array_agg", "json_group_array"},
                                           {"bool_and", "min"},
@@ -216,7 +217,7 @@ int sql_words_put(struct sql_out *w, struct token t, struct token prev, struct t
     }
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         if (sql_is(t, same[i][0]) &&
-            (sql_is_sign(open, "(") == !strchr(same[i][1], ')') || i == 0)) {
+            (sql_is_sign(open, "(") == !strchr(same[i][1], ')') || i <= 1)) {
             sql_out_operand(w, sql_out_end(w),
                             sql_is(t, "current_date") ? SQL_DATE
                             : strchr(same[i][1], ')') ? SQL_TIME
