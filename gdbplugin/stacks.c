@@ -264,10 +264,9 @@ static int stacks_read(struct stacks *st, struct origin *s, unsigned flags, pid_
         native_open(&r.native, &source, NATIVE_DEBUG);
     if (s->kind == ORIGIN_RUNNING && flags & INSPECT_STOP)
         warm(&r, tid);
-    if (s->kind == ORIGIN_RUNNING && flags & (INSPECT_STOP | INSPECT_BORROW))
-        rc = read_stopped(&r, st, tid, why);
-    else
-        rc = read_once(&r, st, tid);
+    rc = s->kind == ORIGIN_RUNNING && flags & (INSPECT_STOP | INSPECT_BORROW)
+             ? read_stopped(&r, st, tid, why)
+             : read_once(&r, st, tid);
     if (rc < 0)
         goto out;
     note_python(&r, st);
@@ -291,12 +290,9 @@ int inspect_backtrace(int pid, struct inspect_stacks *want, char **out) {
 
     *out = NULL;
     want->stood_ns = 0;
-    if (want->core)
-        rc = origin_core(&s, want->core, &files, out);
-    else if (want->given)
-        rc = origin_given(&s, want->given, out);
-    else
-        rc = origin_running(&s, pid, out);
+    rc = want->core    ? origin_core(&s, want->core, &files, out)
+         : want->given ? origin_given(&s, want->given, out)
+                       : origin_running(&s, pid, out);
     if (rc < 0)
         return rc;
     rc = stacks_read(&st, &s, want->flags, want->tid, out);

@@ -24,9 +24,8 @@ struct comm_layout comm_layout = {-1, -1, {-1, -1, -1, -1}, -1};
 /* Returns the address of the C++ object of a pybind11 instance: the first word after the Python object's header. */
 static char *value_of(void *instance) {
     uint64_t p = 0;
-    if (!instance || memory_read_self((uint64_t)(uintptr_t)instance + 16, &p, sizeof p))
-        return NULL;
-    return (char *)(uintptr_t)p;
+    int err = !instance || memory_read_self((uint64_t)(uintptr_t)instance + 16, &p, sizeof p);
+    return err ? NULL : (char *)(uintptr_t)p;
 }
 
 /* Makes torch.zeros((7, 1031)).to(torch.NAME). Returns the address of its TensorImpl; *keep: the tensor itself, a new reference. */

@@ -435,6 +435,8 @@ void *service_main(void *unused UNUSED) {
     if (!strcmp(a->how, "preload") || !strcmp(a->how, "python"))
         leftover_finish(s.live, writer_live_path(s.w));
     run(&s);
+    if (s.left == THREADS_OURS && WIFSIGNALED(s.status)) /* its trace is that of a killed process */
+        threads_exit(s.status);
     agent_set_phase(AGENT_STOPPING);
     close_recording(&s);
     agent_set_phase(AGENT_STOPPED);

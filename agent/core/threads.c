@@ -216,7 +216,7 @@ static void *leave(void *unused UNUSED) {
     exit(0);
 }
 
-/* A status other than 0 means that the main thread ended by the bare exit system call, without glibc: so the process ends without exit(). */
+/* A status other than 0: without glibc, the main thread ended by the exit system call, or a seccomp filter killed it alone. So no exit(). */
 void threads_exit(int status) {
     if (!status) {
         /* On a new thread, because atexit handlers may need a stack of normal size. */
@@ -225,8 +225,15 @@ void threads_exit(int status) {
                 pause();
         exit(0);
     }
+    if (WIFSIGNALED(status)) {
+        sigset_t just = {0};
+        signal(WTERMSIG(status), SIG_DFL);
+        sigaddset(&just, WTERMSIG(status));
+        pthread_sigmask(SIG_UNBLOCK, &just, NULL); /* our threads block all signals */
+        raise(WTERMSIG(status));
+    }
     for (;;)
-        syscall(SYS_exit_group, status >> 8);
+        syscall(SYS_exit_group, WEXITSTATUS(status));
 }
 
 void threads_after_fork(void) {

@@ -51,7 +51,7 @@ int threads_is_ours(uint32_t tid, int perhaps);
 int threads_main_ended(void);
 /* If the calling thread is the main thread, makes it wake the service thread when it ends; else does nothing. */
 void threads_watch_main(void);
-/* Ends the process as glibc does when its last thread has ended. Must not be called in a signal handler. */
+/* Ends the process as glibc does when its last thread has ended, or as the signal in `status` does. Must not be called in a signal handler. */
 void threads_exit(int status) __attribute__((noreturn));
 /* To be called in a forked child: none of the agent's threads exists. Async-signal-safe. */
 void threads_after_fork(void);

@@ -273,9 +273,8 @@ PROBING_EXPORT void *PyInit__probing(void) {
                                        .doc = "The agent of Probing (import probing)",
                                        .size = -1,
                                        .methods = methods};
-    if (capi_load(NULL) || pyspan_init())
-        return NULL;
-    return py.PyModule_Create2(&def, 1013 /* PYTHON_API_VERSION */);
+    int err = capi_load(NULL) || pyspan_init();
+    return err ? NULL : py.PyModule_Create2(&def, 1013 /* PYTHON_API_VERSION */);
 }
 
 /* ---- the package was there first ---- */

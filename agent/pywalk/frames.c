@@ -398,10 +398,8 @@ INLINE int walk(struct window *w, const struct pywalk *pw, uint64_t tstate,
         max = INT32_MAX;
     if (!pywalk_plausible(tstate))
         return -EBADMSG;
-    if (pw->version >= PYWALK_3(11))
-        rc = chain_new(w, pw, tstate, out, max, &c, direct);
-    else
-        rc = chain_old(w, pw, tstate, out, max, &c, direct);
+    rc = pw->version >= PYWALK_3(11) ? chain_new(w, pw, tstate, out, max, &c, direct)
+                                     : chain_old(w, pw, tstate, out, max, &c, direct);
     keep = !direct && pw->keep != 0 && c.count > 0;
     if (keep && (rc == -EFAULT || (rc != 0 && pw->keep > 1)))
         why = rc, rc = 0;

@@ -187,9 +187,8 @@ static struct sampled *sampled_find(struct sampler_table *s, uint32_t tid, uint3
 static uint32_t main_thread(uint64_t ident) {
     int offset = pywalk_find_pthread_tid_off();
     uint32_t tid = 0;
-    if (offset <= 0 || memory_read_self(ident + (uint64_t)offset, &tid, sizeof tid))
-        return 0;
-    return tid == (uint32_t)getpid() ? tid : 0;
+    int err = offset <= 0 || memory_read_self(ident + (uint64_t)offset, &tid, sizeof tid);
+    return !err && tid == (uint32_t)getpid() ? tid : 0;
 }
 
 int sampler_threads_list(struct sampler_table *s, uint64_t now) {

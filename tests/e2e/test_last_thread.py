@@ -126,6 +126,38 @@ def test_exit_code_of_the_bare_system_call(agent, run, code, pythons):
     assert run(command, check=None, env=agent.env()).returncode == code
 
 
+KILLED_ALONE = """
+import ctypes, struct
+libc = ctypes.CDLL(None)
+class Prog(ctypes.Structure):
+    _fields_ = [("n", ctypes.c_ushort), ("f", ctypes.c_void_p)]
+kill_thread = struct.pack("HBBIHBBIHBBIHBBI", 0x20, 0, 0, 0, 0x15, 0, 1, 155, 6, 0, 0, 0, 6, 0, 0, 0x7fff0000)
+kill_thread = ctypes.create_string_buffer(kill_thread)
+prog = Prog(4, ctypes.addressof(kill_thread))
+libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.addressof(prog), 0, 0) == 0
+%s
+for i in range(20000): sum(range(1000))
+libc.syscall(155)  # pivot_root(): the agent never calls it
+"""
+
+
+@pytest.mark.parametrize("where, code", [("", -31), ("import signal; signal.signal(signal.SIGSYS, print)", -31),
+                                         ("import os, sys\npid = os.fork()\nif pid: sys.exit(os.waitpid(pid, 0)[1] & 127)", 31)],
+                         ids=["plain", "handler", "child"])
+def test_thread_that_the_kernel_kills(agent, run, build, convert, sql, pythons, where, code):
+    """A seccomp filter that kills the thread (SCMP_ACT_KILL) ends a process of one thread as SIGSYS does, not as exit(0): with ours, too."""
+    script = agent.script("import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n" + KILLED_ALONE % where)
+    command = [pythons[0].path, str(script)]
+    assert run(command, check=None).returncode == code
+    assert run(command, check=None, env=agent.env()).returncode == code
+    recorded = agent.tmp / "recorded.zst"
+    done = run([build.tool("probing-record"), "-q", "-r", "1000", "-o", recorded] + command, check=None)
+    assert done.returncode == (code if code > 0 else 128 - code)
+    ends = sql(convert(recorded), "SELECT end_reason FROM trace ORDER BY start")
+    assert ends[code > 0:] == [("killed",)]
+
+
 @FEW
 @pytest.mark.limit(60)
 def test_handlers_of_libc_run(agent, run, interpreter):
