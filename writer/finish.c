@@ -96,19 +96,15 @@ static uint64_t find_hint(struct scan *s, uint64_t pos, uint64_t limit) {
 }
 
 static int scan_trace(struct scan *s, uint64_t limit) {
-    int rc = 0;
     for (uint64_t pos = 0, next; pos < limit;) {
-        rc = scan_block(s, pos, limit, &next);
-        if (rc == 0) {
-            pos = s->end = next;
-        } else if (rc == -EBADMSG) {
-            pos = find_hint(s, pos + 1, limit);
-            rc = 0;
-        } else {
-            break;
-        }
+        int rc = scan_block(s, pos, limit, &next);
+        if (rc && rc != -EBADMSG)
+            return rc;
+        if (!rc)
+            s->end = next;
+        pos = rc ? find_hint(s, pos + 1, limit) : next;
     }
-    return rc;
+    return 0;
 }
 
 static int read_back(struct writer *w, struct scan *s) {

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -39,6 +40,23 @@ static uint64_t allocated(const char *path) {
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     return (uint64_t)st.st_blocks * 512;
+}
+
+/* A new process's file is a hole but for the heads: what the kernel read ahead of them was 12 MB, and eight tenths of the work. */
+static void test_only_heads_are_in_memory(void **state) {
+    char path[4096];
+    struct live *l;
+    (void)state;
+    assert_int_equal(live_create(&l, dir, 64, 131072, 1u << 20, path, sizeof path), 0);
+    size_t n = (l->file_size + 4095) / 4096, resident = 0;
+    unsigned char *pages = calloc(n, 1);
+    assert_int_equal(mincore(l, l->file_size, pages), 0);
+    for (size_t i = 0; i < n; i++)
+        resident += pages[i] & 1;
+    assert_true(resident >= l->nrings && resident < 2 * l->nrings);
+    free(pages);
+    live_free(l);
+    unlink(path);
 }
 
 /* They take no space until a thread has one, and then all that it needs. */
@@ -425,6 +443,7 @@ int main(void) {
         cmocka_unit_test(test_run_dir),
         cmocka_unit_test(test_problem),
         cmocka_unit_test(test_create_and_open),
+        cmocka_unit_test(test_only_heads_are_in_memory),
         cmocka_unit_test(test_large_rings),
         cmocka_unit_test(test_load_what_is_held),
         cmocka_unit_test(test_open_refuses),
