@@ -254,11 +254,10 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
 
 int sampler_threads_list_if_new(struct sampler_table *s, uint64_t now) {
     uint64_t stamp;
-    pywalk_pages_forget(&s->pages);
-    int rc = pywalk_threads_newest(&s->pw, &stamp);
-    if (rc || stamp != s->newest)
-        rc = sampler_threads_list(s, now);
-    return rc;
+    struct pywalk direct = s->pw; /* reads a few numbers, which need no pages */
+    direct.mem = s->pages.mem;
+    int rc = pywalk_threads_newest(&direct, &stamp);
+    return rc || stamp != s->newest ? sampler_threads_list(s, now) : 0;
 }
 
 void sampler_threads_modules(struct sampler_table *s) {

@@ -208,7 +208,7 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     return 0;
 }
 
-/* Samples a thread. Returns 0 when it has slept since its last sample, else 1. */
+/* Samples a thread. Returns 0 when it has slept, or waited for a CPU, since its last sample, else 1. */
 static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const struct tick *tick) {
     uint64_t cpu, again, act, n, owed = 0, ticks = tick->span + tick->missed;
     int posted = handler_withdraw(t->request);
@@ -222,7 +222,8 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
     }
     if (posted) {
         int barely = cpu < t->request->cpu + s->period / 4; /* has hardly run since it was asked */
-        unsigned at = sampled_signals(s, t);
+        int still = cpu == t->request->cpu && !s->coarse; /* not at all: nor has its mask changed */
+        unsigned at = still ? SAMPLED_PENDING : sampled_signals(s, t);
         if (at & SAMPLED_PENDING && at & SAMPLED_BLOCKED) {
             handler_unpend(t->request);
         } else if (at & SAMPLED_PENDING || (barely && !t->shut)) {
@@ -230,7 +231,7 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
              * true for this tick, too. (If the handler came too late for the last request, this sends a new signal.) */
             t->request->count += ticks;
             handler_post(t->request);
-            return 1;
+            return !still;
         } else { /* the kernel keeps only one SIGURG, and somebody else's was pending */
             __atomic_store_n(&t->request->queued, 0, __ATOMIC_RELEASE);
         }
@@ -244,11 +245,8 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
     act = activity(s, t, cpu);
     if (act && act == t->settled) {
         idle_sample(s, t, tick->last, ticks, t->pending.stack, t->pending.pc, 0);
-        s->random = known_mix(s->random, tick->last ^ t->tid);
-        backoff_give(&t->backoff, s->period, ticks, s->random);
         return 0;
     }
-    t->backoff.asleep = 0;
     n = tick->span + owed + share_missed(s, t, cpu, tick);
     t->seen = cpu;
     for (int attempt = 0;; attempt++) {
@@ -294,9 +292,16 @@ uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick) 
     s->checked = 0;
     for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         struct tick mine;
-        if (t->listed == s->listing)
-            ran += backoff_due(&t->backoff, s->period, tick, &mine) ? sample_thread(s, t, &mine)
-                                                                    : t->backoff.asleep == 0;
+        if (t->listed != s->listing)
+            continue;
+        int due = backoff_due(&t->backoff, s->period, tick, &mine);
+        if (due && sample_thread(s, t, &mine)) {
+            t->backoff.asleep = 0;
+        } else if (due) {
+            s->random = known_mix(s->random, mine.last ^ t->tid);
+            backoff_give(&t->backoff, s->period, mine.span + mine.missed, s->random);
+        }
+        ran += t->backoff.asleep == 0;
     }
     return ran;
 }

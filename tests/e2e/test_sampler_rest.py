@@ -113,6 +113,18 @@ def test_a_thread_by_the_clock_beside_one_that_is_awake(record, convert, sql):
     check_bursts(sql, convert(done.trace), done, lambda got: got["<module>"])
 
 
+def sampler_of(pid):
+    """The sampler thread's directory in /proc, as soon as the thread has its name."""
+    found = []
+
+    def find():
+        found[:] = [tid for tid, name in thread_names(pid).items() if name == "probing-smp"]
+        return found
+
+    wait_until(find)
+    return "/proc/%d/task/%d" % (pid, found[0])
+
+
 MANY = """
 import os, sys, threading
 stop = threading.Event()
@@ -136,16 +148,16 @@ def test_idle_threads_are_asked_less_often(build, spawn, convert, sql, tmp_path)
     recorder = spawn([build.tool("probing-record"), "-r", 1000, "-o", trace, "--", PYTHONS[0].path, tmp_path / "many.py", tmp_path / "end"],
                      ready="ready")
     pid = int(subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, check=True).stdout)
-    sampler = ["/proc/%d/task/%d" % (pid, tid) for tid, name in thread_names(pid).items() if name == "probing-smp"]
+    sampler = sampler_of(pid)
 
     def number(name):
         """Of the sampler's /proc/TID/status; how often it has waited tells its ticks."""
-        with open(sampler[0] + "/status") as f:
+        with open(sampler + "/status") as f:
             return int(re.search(r"\n%s:\t(\d+)" % name, f.read()).group(1))
 
     wait_until(lambda: number("voluntary_ctxt_switches") > 1000)  # every thread is known, and seen asleep
     with open(tmp_path / "strace", "w") as out:
-        tracer = subprocess.Popen(["strace", "-c", "-p", os.path.basename(sampler[0])], stdout=subprocess.DEVNULL, stderr=out)
+        tracer = subprocess.Popen(["strace", "-c", "-p", os.path.basename(sampler)], stdout=subprocess.DEVNULL, stderr=out)
         wait_until(lambda: number("TracerPid"))
         begin, before = time.monotonic(), number("voluntary_ctxt_switches")
         wait_until(lambda: number("voluntary_ctxt_switches") > before + 20000)  # two or more of each system call that strace has counted
@@ -168,3 +180,56 @@ def test_idle_threads_are_asked_less_often(build, spawn, convert, sql, tmp_path)
     lost = sql(db, "SELECT coalesce(sum(count), 0) * 0.001 FROM lost")[0][0]
     for tid, seconds, span in counts:
         assert 1 < span and span - lost - 0.05 <= seconds <= span + 0.01, (tid, seconds, span, lost)
+
+
+HELD_UP = """
+print("ready", flush=True)
+while True:
+    for i in range(1000):
+        i * i
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux's idle policy")
+def test_who_waits_for_a_cpu_is_looked_at_less_often(build, spawn, convert, sql, tmp_path):
+    """Hundreds of recorded processes that wait for two CPUs: a thousand wake-ups a second for each took longer than their work."""
+    trace = tmp_path / "held.zst"
+    (tmp_path / "held.py").write_text(HELD_UP)
+    recorder = spawn([build.tool("probing-record"), "-r", 1000, "-o", trace, "--", PYTHONS[0].path, tmp_path / "held.py"], ready="ready")
+    pid = int(subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, check=True).stdout)
+    sampler = sampler_of(pid)
+
+    def wakes():
+        with open(sampler + "/status") as f:
+            return int(re.search(r"\nvoluntary_ctxt_switches:\t(\d+)", f.read()).group(1))
+
+    def ran():
+        with open("/proc/%d/task/%d/schedstat" % (pid, pid)) as f:
+            return int(f.read().split()[0]) / 1e6
+
+    busy = []
+    try:
+        cpu = {min(os.sched_getaffinity(0))}
+        for i in range(3):
+            busy.append(subprocess.Popen(["sh", "-c", "while :; do :; done"]))
+            os.sched_setaffinity(busy[-1].pid, cpu)
+        os.sched_setaffinity(pid, cpu)  # the main thread's alone
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+        time.sleep(0.5)
+        begin, before, worked = time.monotonic(), wakes(), ran()
+        time.sleep(4)
+        woken, worked, took = wakes() - before, ran() - worked, (time.monotonic() - begin) * 1000
+    finally:
+        for b in busy:
+            b.kill()
+            b.wait()
+        os.kill(pid, signal.SIGKILL)
+    recorder.wait(240)
+    # Twice in each tick in which it ran, and for the others once in 8 ticks (it was once a tick and more).
+    assert 0 < woken < 2 * worked + (took - worked) / 2, (woken, worked, took)
+    # No tick is missing or there twice, as above.
+    db = convert(trace)
+    ticks, span = sql(db, """SELECT sum(s.count), (max(s.ts + s.count * t.period_ns) - min(s.ts)) / t.period_ns
+        FROM sample s, trace_file t""")[0]
+    gone = lost(sql, db)
+    assert ticks <= 1.02 * span and ticks + sum(gone.values()) >= 0.98 * span, (ticks, span, gone)
