@@ -30,33 +30,35 @@ struct prepare_plan {
     int64_t since, until;        /* ns UTC; only the time between is wanted */
     uint64_t types;              /* record types that are read; 0: all */
     uint64_t need;               /* record types that become rows; 0: all */
-    int partial;                 /* not everything is wanted, and the rest is not read at all */
+    int partial;                 /* 1: only a part is wanted, and the rest is not read */
 };
 
 struct prepared {
-    struct load
-        load; /* ready for load.h once the samples have ended; the database's thread sets db and tick */
+    /* For load.h, once prepare_samples() has returned 0. The database's thread sets its db and tick. */
+    struct load load;
     struct modules modules;
     struct recorded recorded;
     struct meta meta;
     struct sample_rows *rows;
     const struct input *in;
     unsigned part; /* number of the trace in its file, from 1 */
-    const struct align_boot
-        *boot; /* NULL: the file has grown this trace since the clocks were aligned */
-    char recording[META_RECORDING]; /* of which recording it is, where boot is known */
-    enum append_state state; /* APPEND_SAME: it is there, and nothing else of this is filled in */
-    size_t copy;             /* ... in the same inputs: align_copy_of() */
-    const struct append_trace *was; /* what the database has of it, unless it is new */
-    int resumed; /* set by prepare_begin(): its rows stay, and load.shared.first is the first new block */
+    /* NULL if the trace came into the file only after the clocks were aligned; `recording` is then "". */
+    const struct align_boot *boot;
+    char recording[META_RECORDING]; /* see align_recording() */
+    /* APPEND_SAME: the database needs nothing of this trace, and the fields that reading it would set are 0. */
+    enum append_state state;
+    size_t copy; /* not 0: APPEND_SAME because of another input, see align_copy_of() */
+    const struct append_trace *was; /* what the database already has of this trace; NULL: nothing */
+    /* Its rows in the database stay, and load.shared.first is the first new block. Final after prepare_begin(). */
+    int resumed;
 };
 
-/* nth: the number of the trace in align; SIZE_MAX: it has none. part counts from 1. */
+/* nth: index of the trace in plan->align, SIZE_MAX if it is not there. part: number of the trace in its file, from 1. */
 int prepare_read(struct prepared *p, const struct prepare_plan *plan, const struct input *in,
                  unsigned part, struct reader *r, size_t nth);
-/* trace: its id, unless it has one already. */
+/* trace: the id that the trace gets unless the database has it under another one. */
 int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t trace);
-/* Gives the next block of samples. Returns 1; 0 at the end. */
+/* Fills *b with the samples of the next block. Returns 1, or 0 after the last one. */
 int prepare_samples(struct prepared *p, struct sample_batch *b);
 void prepare_free(struct prepared *p);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql_functions.h - SQL functions that SQLite lacks and that users know from other engines.
+ * sql_functions.h - SQL functions that users know from other engines and that SQLite lacks.
  *
  *     sql_functions_register(db);
  *     SELECT hour(timestamp), avg(rss) FROM memory_usage WHERE timestamp > now() - 300 GROUP BY 1;
  *
- *     now()                            the last time in the recordings of `main` (table trace_file); without recordings, the current time
+ *     now()                            the time at which the recordings in `main` (table trace_file) end; without recordings, the current time
  *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T', 'Z' and '+02:00' too), or x itself; also as
  *                                      epoch, to_unixtime, from_unixtime; to_timestamp_seconds, _millis, _micros, _nanos: of a number of these
  *     interval('1 hour 30 min')        seconds; `probing query` rewrites INTERVAL '1 hour 30 min' to it, a syntax that no function can add to SQLite

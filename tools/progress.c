@@ -11,18 +11,20 @@
 #include "../traces/visible.h"
 #include "common.h"
 
-#define FIRST 1.0 /* seconds: what is done by then shows no progress */
+/* seconds before progress is drawn for the first time, and from one drawing to the next */
+#define FIRST 1.0
 #define AGAIN 0.2
 
 static const int signals[3] = {SIGINT, SIGTERM, SIGHUP};
-static volatile sig_atomic_t stopped, unseen; /* unseen: no progress_stopped() since it came */
+/* The signal that arrived, or 0; unseen: progress_stopped() was not called since. */
+static volatile sig_atomic_t stopped, unseen;
 
 static void on_signal(int sig) {
     stopped = sig;
     unseen = 1;
 }
 
-/* As it is called in a sentence. */
+/* Returns the file's name as it stands in a sentence. */
 static const char *name_of(const char *file) {
     return strcmp(file, "-") == 0 ? "standard input" : file;
 }
@@ -60,7 +62,7 @@ void progress_end(struct progress *g) {
     int late = unseen ? stopped : 0;
     stopped = g->outer;
     unseen = 0;
-    if (late) /* it came after the last call of progress_stopped(): the handler from before gets it */
+    if (late) /* nobody has acted on this signal: the handler from before gets it */
         raise(late);
 }
 

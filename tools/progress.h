@@ -19,23 +19,25 @@
 #include <cjson/cJSON.h>
 #include <signal.h>
 
-#define PROGRESS_UNDRAWN 2 /* for `quiet`: of a command whose output is what is looked at */
+/* For `quiet`: progress is not drawn, because it would disturb the command's own output, but inputs that are waited for are named. */
+#define PROGRESS_UNDRAWN 2
 
-#define PROGRESS_LINES 16 /* different ones that are counted */
-#define PROGRESS_SAME  10 /* files of which the same is said one by one */
+#define PROGRESS_LINES 16 /* number of different lines that are counted */
+#define PROGRESS_SAME  10 /* a line is printed for so many files, and counted for further ones */
 
 struct progress {
     double start, drawn; /* tool_seconds() */
+    /* tty: progress may be drawn; shown: it is on the screen; outer: the signal that the enclosing pair of begin and end had received, or 0 */
     int tty, shown, outer;
-    struct sigaction before[3];
+    struct sigaction before[3]; /* of SIGINT, SIGTERM and SIGHUP */
     struct {
         char line[160];
         unsigned n;
     } said[PROGRESS_LINES];
-    unsigned next;
+    unsigned next; /* the entry of `said` to be replaced next, if it was said only once */
 };
 
-/* quiet 1: nothing is drawn, nor said of inputs that are waited for. */
+/* quiet 0: draws progress and names inputs that are waited for; 1: does neither; or PROGRESS_UNDRAWN. */
 void progress_begin(struct progress *g, int quiet);
 void progress_end(struct progress *g);
 /* Returns the signal that arrived, or 0. */
