@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the agent share: a program run under LD_PRELOAD by hand, and its traces' raw records."""
+"""Helpers of the agent's tests: they run a program under LD_PRELOAD, as a user would by hand, and read the raw records of its traces."""
 import glob
 import os
 import pathlib
@@ -10,7 +10,7 @@ import time
 import pytest
 from conftest import PYTHONS, each_python
 
-# Enough where the Python version matters little: @FEW gives `interpreter`.
+# For tests in which the Python version hardly matters: @FEW runs them with a few versions, passed as `interpreter`.
 SOME = [p for p in PYTHONS if p.version[:2] in [(3, 8), (3, 11), (3, 13)]] or PYTHONS[:1]
 FEW = pytest.mark.parametrize("interpreter", each_python(SOME))
 
@@ -33,14 +33,14 @@ class Agent:
         return path
 
     def traces(self):
-        """All traces of the run, the main process's first."""
+        """Returns all traces of the run, the main process's first."""
         return sorted(map(str, self.tmp.glob("*.zst"))) + sorted(glob.glob(str(self.tmp / "*.zst.d" / "*.zst")))
 
     def lives(self):
         return sorted(map(str, self.run_dir.glob("*.live")))
 
     def rows(self, trace, record):
-        """The records of one type as dictionaries, by the SQLite extension."""
+        """Returns the trace's records of one type as dictionaries, read with the SQLite extension."""
         db = sqlite3.connect(":memory:")
         try:
             db.enable_load_extension(True)
@@ -56,8 +56,8 @@ class Agent:
         return rows
 
     def wait_for(self, trace, record, many, process=None):
-        """Until there is a trace (a pattern names it), and in it so many records of this type. Returns how many there are. The process is
-        to live so long."""
+        """Waits until a trace that matches the pattern `trace` holds at least `many` records of this type, and returns how many it holds.
+        Fails if `process` ends before that."""
         while True:
             assert process is None or process.poll() is None, process.stderr.read()
             for live in self.lives():
@@ -65,25 +65,25 @@ class Agent:
             for path in glob.glob(str(trace)):
                 try:
                     n = len(self.rows(path, record))
-                except sqlite3.Error:  # it has only begun
+                except sqlite3.Error:  # the file has no complete block yet
                     n = 0
                 if n >= many:
                     return n
             time.sleep(0.05)
 
     def check_whole(self, trace, reason):
-        """A closed trace: zstd says so, it ends with `reason`. Returns its last process record."""
+        """Checks that the trace is closed: zstd accepts it, and its only `end` record has this reason. Returns its last process record."""
         subprocess.run(["zstd", "-tq", str(trace)], check=True)
         ends = self.rows(trace, "end")
         assert [e["reason"] for e in ends] == [reason]
-        # Somebody else who closes it cannot read this process's clocks any more.
+        # If another process closed the trace, it could not read this process's clocks any more, so the second `clock` record is missing.
         assert len(self.rows(trace, "clock")) >= (1 if reason in ("exec", "killed") else 2)
         process = self.rows(trace, "process")[-1]
         assert process["pid"] > 0 and process["start_ts"] <= process["ts"]
         return process
 
     def mail(self, live, kind, text="", timeout_ms=100000):
-        """One mailbox request: (status, reply), or (None, what was wrong)."""
+        """Sends one request to the mailbox. Returns (status, reply), or (None, an error text) if that failed."""
         done = subprocess.run([str(self.build.root / "tests/programs/mailbox"), str(live), kind, text, str(timeout_ms)],
                               stdout=subprocess.PIPE, timeout=240, universal_newlines=True)
         first, _, rest = done.stdout.partition("\n")

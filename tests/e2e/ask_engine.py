@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ask_engine.py ENGINE FOLDER: asks the questions of a Parquet data set; JSON {question: rows or error}. Run by an engine's own Python."""
+"""Asks the questions of questions.py about a Parquet data set with one engine, and prints JSON: {question: rows or error}.
+
+usage: ask_engine.py ENGINE FOLDER, run by the Python that has the engines."""
 import json
 import os
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing ask` as its tests call it, and databases that are changed for it."""
+"""Helpers of the tests of `probing ask`: running it, and changing a database for it."""
 import json
 import sqlite3
 
@@ -14,7 +14,7 @@ def ask(build, run, name, *args, code=0):
 
 
 def edited(db, tmp_path, script):
-    """A copy of the database with more in it."""
+    """Returns a copy of the database in which the SQL script has run."""
     copy = tmp_path / "edited.db"
     copy.write_bytes(db.read_bytes())
     with sqlite3.connect(str(copy)) as c:

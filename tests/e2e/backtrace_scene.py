@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program whose threads stand in known places, and what a backtrace of it must say. Shared by the backtrace tests."""
+"""A program whose threads stand in known places, and the checks of what a backtrace of it must show. Shared by the backtrace tests."""
 import ctypes
 import json
 import os
 
-# Threads that stand still in known places; one that spins. When they do, another thread prints for each of the blocked
-# ones what the interpreter says of it: (function, line) from the innermost.
+# A program with blocked threads in known places and one thread that spins. When all are in their places, another thread prints, for each
+# blocked one, the stack that the interpreter reports: (function, line), innermost first.
 SCENE = '''
 import json, os, select, sys, threading, time
 
@@ -105,10 +105,10 @@ Deep().method(5)
 
 
 def start_scene(tmp_path, spawn, python, **kw):
-    """(process, {role: [[function, file, line], ...] from the innermost})"""
+    """Starts the scene. Returns (process, {role: [[function, file, line], ...]}), with stacks innermost first."""
     script = tmp_path / "scene.py"
     script.write_text(SCENE)
-    kw["env"] = dict(kw.get("env", os.environ), MALLOC_ARENA_MAX="1")  # a small core
+    kw["env"] = dict(kw.get("env", os.environ), MALLOC_ARENA_MAX="1")  # keeps the core small
     process = spawn([python.path, script], **kw)
     line = process.stdout.readline().decode()
     assert line.startswith("scene "), line
@@ -116,7 +116,7 @@ def start_scene(tmp_path, spawn, python, **kw):
 
 
 def threads_by_role(answer, truth):
-    """role -> the thread that runs the function of that name; the main thread's is "main"."""
+    """Returns {role: thread}. A thread's role is the name of its function; the main thread's role is "main"."""
     found = {}
     for thread in answer["threads"]:
         functions = {f["func"] for f in thread["frames"] if f["type"] == "Python"}
@@ -131,21 +131,22 @@ def python_frames(thread):
 
 
 def as_told(frames, python):
-    """Before 3.11 the program knows plain names only, where the backtrace has the qualified ones of methods."""
+    """Before Python 3.11 the scene can report only plain names, while the backtrace has the qualified names of methods: makes those plain,
+    too."""
     return frames if python.version >= (3, 11) else [[f[0].split(".")[-1]] + f[1:] for f in frames]
 
 
 def libc_keeps_frame_pointers():
-    """Ubuntu from 24.04 on: the caller of a system call's wrapper is found by rbp alone, which nobody can read of a sleeping
-    thread without stopping it. Its native frames then end there."""
+    """Returns whether libc's system call wrappers set up a frame pointer, as on Ubuntu from 24.04 on. Their caller is then found by rbp
+    alone, which cannot be read from a sleeping thread without stopping it, so the thread's native frames end there."""
     libc = ctypes.CDLL(None)
     start = ctypes.string_at(ctypes.cast(libc.clock_nanosleep, ctypes.c_void_p).value, 16)
     return b"\x55\x48\x89\xe5" in start
 
 
 def check_scene(answer, truth, python, natives=True, whole=True):
-    """All threads of the scene at their true lines. natives: merged with native frames; whole: these reach the thread's
-    first function."""
+    """Checks that all threads of the scene are there, at their true lines. natives: Python and native frames must be merged. whole: the
+    native frames must reach the thread's first function."""
     assert answer["python"] == "%d.%d.%d" % python.version[:3]
     found = threads_by_role(answer, truth)
     assert set(found) == set(truth) | {"spinner"}, json.dumps(answer)[:2000]
@@ -160,7 +161,7 @@ def check_scene(answer, truth, python, natives=True, whole=True):
             check_merged(thread, whole)
     at = next(f["line"] for f in found["spinner"]["frames"] if f["func"] == "spinner")
     assert SCENE.splitlines()[at - 1].strip() in ("while True:", "n = n + 1")
-    if natives:  # C between Python: sorted() called slow_key
+    if natives:  # check that C frames stand between Python frames where sorted() called slow_key
         frames = found["sorter"]["frames"]
         inner = next(i for i, f in enumerate(frames) if f["func"] == "slow_key")
         outer = next(i for i, f in enumerate(frames) if f["func"] == "sorter")
@@ -169,7 +170,7 @@ def check_scene(answer, truth, python, natives=True, whole=True):
 
 
 def check_merged(thread, whole=True):
-    """Each eval loop has been replaced by what it ran, and all ends in the thread's first function."""
+    """Checks that Python frames have replaced each eval loop, and that the stack ends in the thread's first function."""
     natives = [f["func"] or "" for f in thread["frames"] if f["type"] == "Native"]
     assert not [f for f in natives if f.startswith("_PyEval_EvalFrameDefault")], natives
     assert thread["frames"][0]["type"] == "Native", "it is blocked in a system call"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages and pictures in a real Chromium, without a driver: a script is put into a copy of the page, what it returns is read from the
-DOM that Chromium dumps, and what the console said from its log."""
+"""Runs pages and pictures in a real Chromium without a driver: a script is added to a copy of the page, its result is read from the DOM
+that Chromium dumps, and the console from Chromium's log."""
 import html
 import json
 import re
@@ -18,7 +18,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 
 
 def chromium(tmp_path, *args, size=(1400, 900)):
-    """(what it printed, the lines of the console)"""
+    """Returns (Chromium's output, the lines of its console)."""
     profile = tmp_path / "profile"
     done = subprocess.run([CHROMIUM] + FLAGS + ["--window-size=%d,%d" % size, "--user-data-dir=%s" % profile] + [str(a) for a in args],
                           timeout=200, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
@@ -27,7 +27,7 @@ def chromium(tmp_path, *args, size=(1400, 900)):
 
 
 def in_page(tmp_path, page, script, size=(1400, 900), anchor=""):
-    """What the body of an async function returns at the end of the page; (result, console)."""
+    """Runs `script`, the body of an async function, at the end of the page. Returns (what it returned, the lines of the console)."""
     text = page.read_text()
     nonce = re.search(r"script-src 'nonce-([0-9a-f]{32})'", text)
     copy = tmp_path / "copy.html"

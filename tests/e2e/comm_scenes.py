@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank of a small gloo job, for test_comm.py and test_triggers.py: comm_scenes.py SCENE STORE, with RANK and WORLD_SIZE set."""
+"""One rank of a small gloo job, for test_comm.py and test_triggers.py. Usage: comm_scenes.py SCENE STORE, with RANK and WORLD_SIZE set."""
 import importlib
 import json
 import os
@@ -16,8 +16,8 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def delayed():
-    """For how long threads of this process have waited for a processor until now, in seconds: so late may one of gloo's be, between
-    "done" and saying so."""
+    """Returns for how many seconds in all the threads of this process have waited for a processor so far. A thread of gloo may report an
+    operation as done later than it was done, by at most as much as this grew meanwhile."""
     waited = 0
     for task in os.listdir("/proc/self/task"):
         with open("/proc/self/task/%s/schedstat" % task) as f:
@@ -26,7 +26,7 @@ def delayed():
 
 
 def known():
-    """Operations whose sizes, types and ends test_comm.py knows."""
+    """Operations whose sizes, types and completion times test_comm.py knows."""
     x = torch.ones(1000)
     for _ in range(3):
         dist.all_reduce(x)
@@ -59,7 +59,7 @@ def dawdle():
 
 
 def slow():
-    """Rank 1 comes 30 ms late to each of 20 collectives. Each says between which moments it came."""
+    """Rank 1 comes 30 ms late to each of 20 collectives. Each rank prints the two moments between which it entered each collective."""
     came = []
     for _ in range(20):
         dist.barrier()
@@ -74,7 +74,7 @@ def slow():
 
 
 def even():
-    """40 equal steps, alike in all ranks; rank 2 comes late to each by the seconds in DELAY."""
+    """40 equal steps, the same in all ranks, except that rank 2 comes DELAY seconds late to each."""
     net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(200, 200))
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     for _ in range(40):
@@ -92,7 +92,7 @@ def stuck():
 
 
 def absent():
-    """After 15 equal steps the last rank never comes again."""
+    """The last rank stays away for good after 15 equal steps."""
     net = torch.nn.Linear(10, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
     for i in range(16):
@@ -107,7 +107,7 @@ def absent():
 
 
 def anew():
-    """Begins and ends communication three times, with a group of its own each; torch calls them "0" and "1" each time."""
+    """Initialises and ends communication three times, each time with a new group; torch names the two groups "0" and "1" every time."""
     for again in range(3):
         if again:
             dist.init_process_group("gloo", init_method="file://" + sys.argv[2] + str(again), rank=RANK, world_size=WORLD)
@@ -122,8 +122,8 @@ def anew():
 
 
 def every():
-    """Every operation of torch.distributed in every form, an all_reduce of int8 before each. Prints for each: name, form, how many
-    rows it makes here, and when it was called, when the call came back and when it was over."""
+    """Calls every operation of torch.distributed in every form, each after an all_reduce of int8. Prints for each: name, form, the number
+    of rows that it makes in this rank, and three times: when it was called, when the call returned, and when the operation was over."""
     done, zeros, ones = [], torch.zeros, torch.ones
     mark = ones(1, dtype=torch.int8)
     fun = getattr(dist, "_functional_collectives", None)
@@ -137,12 +137,12 @@ def every():
             work = call()
             back = time.time()
             if form == "async":
-                time.sleep(0.01)  # over long before somebody waits for it
+                time.sleep(0.01)  # the operation is over long before it is waited for
             for w in work if isinstance(work, list) else [work]:
                 if hasattr(w, "wait"):
                     w.wait()
             done.append([name, form, rows, began, back, time.time()])
-        except (RuntimeError, AttributeError):  # this gloo, or this torch, does not have it
+        except (RuntimeError, AttributeError):  # this gloo or this torch lacks the operation
             done.append([name, "raised", 0, began, time.time(), time.time()])
 
     def both(name, call, rows=1):
@@ -213,7 +213,7 @@ def every():
     one("nn.all_reduce", "sync", grads(lambda x: nnf.all_reduce(x)), 2)
     one("nn.all_gather", "sync", grads(lambda x: torch.stack(nnf.all_gather(x))), None)
     one("nn.all_to_all_single", "sync", grads(lambda x: nnf.all_to_all_single(zeros(WORLD * 4), x)), 2)
-    # many in flight, of kinds that share a name, waited for in reverse
+    # many operations in flight, of kinds that share a name, waited for in reverse order
     dist.all_reduce(mark)
     began = time.time()
     works = []
@@ -230,13 +230,13 @@ def every():
     done.append(["many", "async", len(works), began, back, time.time()])
     dist.all_reduce(mark)
     print("done " + json.dumps([done, delayed()]), flush=True)
-    time.sleep(0.1)  # gloo's threads let go of the tensors
+    time.sleep(0.1)  # time for gloo's threads to release the tensors
 
 
 
 def wholes():
-    """DDP, both kinds of FSDP where this torch has them, and a pipeline: an all_reduce of int8 before each step. Prints for each
-    step: name, operations that it makes (None: not counted), begin and end."""
+    """Trains with DDP, both kinds of FSDP (if this torch has them) and a pipeline; an all_reduce of int8 comes before each step. Prints for
+    each step: name, the number of operations of each kind (None: not counted), begin and end."""
     done, mark, units = [], torch.ones(1, dtype=torch.int8), 4
 
     def step(name, ops, call):
@@ -257,12 +257,12 @@ def wholes():
             optimizer.zero_grad()
         for i in range(6):
             step(name, ops if i > 1 else None, one)
-    buckets = units if hasattr(dist, "_coalescing_manager") else 1  # the first one of torch 1.13 has a megabyte
+    buckets = units if hasattr(dist, "_coalescing_manager") else 1  # torch 1.13 makes its first bucket a megabyte large, whatever bucket_cap_mb says
     train("ddp", {"all_reduce": buckets}, torch.nn.parallel.DistributedDataParallel(units_of(lambda m: m), bucket_cap_mb=0.01))
     sharded = {"all_gather": 2 * units, "reduce_scatter": units}
     try:
         fsdp = importlib.import_module("torch.distributed.fsdp")
-    except ValueError:  # torch 1.13's does not load with Python 3.11
+    except ValueError:  # that of torch 1.13 cannot be imported with Python 3.11
         fsdp = None
     if hasattr(fsdp, "fully_shard"):
         cpu = {"device_id": torch.device("cpu")}
@@ -294,7 +294,7 @@ def wholes():
 
 
 def deserted():
-    """Rank 1 leaves: the third all_reduce of rank 0, and a fourth that it does not wait for at once, end with an exception."""
+    """Rank 1 leaves. Rank 0's third all_reduce, and a fourth asynchronous one that it then waits for, fail with an exception."""
     x = torch.ones(1000)
     for _ in range(2):
         dist.all_reduce(x)
@@ -307,10 +307,10 @@ def deserted():
         except RuntimeError:
             print("failed", flush=True)
     time.sleep(0.3)
-    os._exit(0)  # gloo of torch 2.13 aborts some exits, recorded or not
+    os._exit(0)  # with torch 2.13 gloo sometimes aborts at exit, recorded or not
 
 
 wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
 {"known": known, "slow": slow, "even": even, "absent": absent, "every": every, "anew": anew, "deserted": deserted, "wholes": wholes}[sys.argv[1]]()
-dist.destroy_process_group()  # else torch's own threads now and then meet an interpreter that is gone, and abort
+dist.destroy_process_group()  # without it, threads of torch sometimes run when the interpreter is gone, and abort

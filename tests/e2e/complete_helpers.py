@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of complete traces share: a place with the tools alone, traces without their symbols, rows without their ids."""
+"""Helpers of the tests of complete traces: a place with nothing but the tools, traces without their symbols, rows without their ids."""
 import os
 import pathlib
 import shutil
@@ -14,7 +14,7 @@ SYMBOLS = 1 << 15 | 1 << 21 # native_file, symbol
 
 
 def tools_alone(build, root):
-    """A root directory that holds `probing` and the libraries that it is linked with, or loads when it needs them (tools/late.c)."""
+    """Makes a root directory that holds only `probing` and the libraries that it is linked with or loads on demand (tools/late.c)."""
     if os.geteuid():
         pytest.skip("chroot needs root")
     (root / "bin").mkdir(parents=True)
@@ -33,7 +33,7 @@ def tools_alone(build, root):
 
 
 def convert_alone(root, *traces):
-    """The database that the tools make of the traces, where nothing but the tools is."""
+    """Converts the traces in a root directory that holds nothing but the tools, and returns the database."""
     for trace in traces:
         target = root / "tmp" / pathlib.Path(trace).name
         if os.path.isdir(str(trace)):
@@ -51,13 +51,13 @@ def convert_alone(root, *traces):
 
 
 def symbol_blocks(trace):
-    """Offsets of the blocks that hold symbols."""
+    """Returns the offsets of the blocks that hold symbols."""
     data = pathlib.Path(trace).read_bytes()
     return [pos for pos, header, _ in format_reader.blocks(data) if header and header["types"] & SYMBOLS]
 
 
 def without_symbols(trace, to):
-    """The trace as its own process closed it."""
+    """Returns a copy of the trace as it was when its own process closed it, without the symbols that were added later."""
     data = pathlib.Path(trace).read_bytes()
     to.write_bytes(data[:symbol_blocks(trace)[0]])
     return to

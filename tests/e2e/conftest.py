@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the end-to-end tests share.
+"""Fixtures and helpers of the end-to-end tests.
 
 Fixtures
   build     the built tree ($PROBING_BUILD, or build/ in the repository): .root .bin .lib .share,
             .tool("probing-record")
-  python    one interpreter; a test that asks for it runs once for each interpreter at hand: with the oldest, the
-            system's own and the newest always, with the others as a slow test (`each_python`).
-            @pytest.mark.pythons(every=True): what it tests is another code in each version (frames, offsets, objects),
-            so none of them is slow. Narrow it: pythons(min=(3, 8), max=(3, 13), shared=False, torch=True, count=1)
-            (count: that many at most; the system's own interpreter is the first). Debug builds
-            only where asked for: debug=True, or None for both. More: PROBING_PYTHONS="PATH ..."
-  pythons   all of them, as a list
-  run       run(cmd, timeout=60, check=True, **popen): to the end; .returncode .stdout .stderr.
+  python    an interpreter. A test with this fixture runs once for each interpreter that is installed: always with the
+            oldest, the system's own and the newest one, and with the others as a slow test (`each_python`).
+            @pytest.mark.pythons(every=True) makes none of these runs slow; it is for tests of code that differs from
+            version to version (frames, offsets, objects). The mark also limits which interpreters are used:
+            pythons(min=(3, 8), max=(3, 13), shared=False, torch=True, count=1), where count is the highest number of
+            them (the system's own comes first). Debug builds are used only with debug=True, or debug=None for both
+            kinds. PROBING_PYTHONS="PATH ..." adds interpreters.
+  pythons   all interpreters, as a list
+  run       run(cmd, timeout=60, check=True, **popen): runs it to its end; .returncode .stdout .stderr.
             check=True asserts exit code 0, check=3 asserts 3, check=None asserts nothing
-  spawn     spawn(cmd, ready="text"): starts it, waits for a line on its stdout that holds the
-            text, returns the Popen; killed with all its children when the test ends
-  record    record(script, *args, hz=100, options=(), python=..., out=..., **run) records a script
-            (path, or source text with a newline in it); .trace, .returncode, .stdout, .stderr
+  spawn     spawn(cmd, ready="text"): starts it, waits for a line on its stdout that contains the
+            text, and returns the Popen. It is killed with all its children when the test ends
+  record    record(script, *args, hz=100, options=(), python=..., out=..., **run) records a script,
+            which is a path, or source text with a newline in it; .trace, .returncode, .stdout, .stderr
   convert   convert(trace, ..., options=()) -> path of the database
   sql       sql(db, query, *params) -> list of tuples
 
-Every test has its own PROBING_RUN_DIR and working directory, and a time limit (@pytest.mark.limit(SECONDS), 120 without
-it, 900 for slow ones) that only stops what hangs: no test asserts how long something takes. All limits, those of `run` and `spawn`,
-too, are for a quiet machine: a busy one has PATIENCE times as long. A process that a test leaves behind is killed, and a warning
-says so; what its programs leave in the temporary folder goes when all have run.
-@pytest.mark.slow: left out by `make test`, run by `make test-all`.
+Every test has its own PROBING_RUN_DIR and working directory, and a time limit: @pytest.mark.limit(SECONDS), or else 120 s, and 900 s for
+slow tests. The limit only stops tests that hang; no test asserts how long something takes. All limits, also those of `run` and `spawn`,
+are stated for a quiet machine and multiplied by PATIENCE, for busy ones. A process that a test leaves behind is killed, with a warning.
+Files that programs leave in the temporary folder are removed after the last test.
+Tests marked @pytest.mark.slow are run by `make test-all` and left out by `make test`.
 """
 import collections
 import contextlib
@@ -48,7 +49,7 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE = 4
-os.environ["PROBING_NO_FETCH"] = "1"  # the scripts of .ci print what is there: no test installs anything
+os.environ["PROBING_NO_FETCH"] = "1"  # the scripts of .ci then only print what is already installed: no test installs anything
 
 # ---- interpreters ---------------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ print(json.dumps([list(sys.version_info[:3]), sys.version, shared,
 
 
 def find_pythons():
-    """All CPython 3 interpreters at hand, the system's own first, without doubles."""
+    """Returns all CPython 3 interpreters that are installed, without duplicates, the system's own first."""
     root = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
     paths = ["/usr/bin/python3"]
     paths += sorted(glob.glob("/usr/bin/python3.*"))
@@ -106,7 +107,7 @@ PYTHONS = find_pythons()
 
 def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_threaded=False, debug=False,
                    count=None):
-    """Those of PYTHONS that fit; min and max are compared as (major, minor)."""
+    """Returns the interpreters of PYTHONS that match; min and max are compared with (major, minor)."""
     fit = [p for p in PYTHONS
            if tuple(min) <= p.version[:len(min)] and p.version[:len(max)] <= tuple(max)
            and shared in (None, p.shared) and torch in (None, p.torch)
@@ -115,8 +116,8 @@ def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_thread
 
 
 def each_python(fit, every=False):
-    """The parameters of a test that runs with each of these interpreters: `make test` takes the oldest, the system's own and the newest
-    of them (every: all), `make test-all` the others, too."""
+    """Returns the parameters of a test that runs with each of these interpreters. `make test` runs it with the oldest, the system's own and
+    the newest of them (with all if `every`), `make test-all` with the others, too."""
     fast = [p for p in fit if every or p in (PYTHONS[0], min(fit, key=lambda p: p.version), max(fit, key=lambda p: p.version))]
     return [pytest.param(p, id=p.name, marks=() if p in fast else pytest.mark.slow) for p in fit]
 
@@ -125,9 +126,10 @@ def each_python(fit, every=False):
 
 
 def ordinary_signals():
-    """Whoever starts the tests may have signals ignored or blocked (nohup, a job in the background, some CI), and that passes on
-    to every program they start. A handler of our own that does nothing leaves pytest as it is: exec makes it the default action."""
-    for sig in set(signal.valid_signals()) - {signal.SIGPIPE, signal.SIGXFSZ}:  # these two Python ignores, and subprocess restores
+    """Makes signals ordinary again. Whatever started the tests (nohup, a background job, some CI) may have had signals ignored or blocked,
+    and every program that the tests start would inherit that. An ignored signal gets a handler that does nothing, so that pytest ignores it
+    still, while exec resets it to the default action."""
+    for sig in set(signal.valid_signals()) - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python itself ignores these two, and subprocess restores them
         if signal.getsignal(sig) == signal.SIG_IGN:
             signal.signal(sig, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -135,7 +137,7 @@ def ordinary_signals():
 
 ordinary_signals()
 os.umask(0o022)
-if os.environ.get("PROBING_BUILD"):  # each test runs in a directory of its own
+if os.environ.get("PROBING_BUILD"):  # made absolute, because each test runs in a directory of its own
     os.environ["PROBING_BUILD"] = os.path.abspath(os.environ["PROBING_BUILD"])
 
 
@@ -163,8 +165,8 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("python", each_python(fit, every))
 
 
-# Files that take longest, in processor time, the longest first. They begin the run, so that none of them is what one worker is busy with
-# alone when the others have nothing left to do.
+# Test files that take longest in processor time, the longest first. They are started first, so that at the end no worker is still busy with
+# one of them while the others have nothing left to do.
 LONGEST = ("test_engines", "test_hang", "test_comm", "test_report_page", "test_torch_cuda", "test_torch", "test_torch_bars", "test_torch_live",
            "test_ask", "test_ask_ends", "test_export_json", "test_torch_steps", "test_append", "test_sql_words", "test_sampler", "test_serve_page")
 
@@ -172,11 +174,11 @@ LONGEST = ("test_engines", "test_hang", "test_comm", "test_report_page", "test_t
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     place = {name: i for i, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.module.__name__, len(LONGEST)))  # each file's in their order
+    items.sort(key=lambda item: place.get(item.module.__name__, len(LONGEST)))  # within a file the tests keep their order
 
 
 class Hung(Exception):
-    """The test ran into its time limit."""
+    """The test exceeded its time limit."""
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -186,8 +188,9 @@ def pytest_runtest_call(item):
 
     seconds *= PATIENCE
     if threading.current_thread() is not threading.main_thread():
-        # On a busy machine a worker of xdist (execnet before 2.1) now and then runs all its tests in another thread, where no handler
-        # can be set, and which none would interrupt: the worker ends then, and xdist makes another.
+        # On a busy machine, a worker of xdist (execnet before 2.1) sometimes runs all its tests in a thread other than the main one. There
+        # no signal handler can be set, and none would interrupt the test. So the whole worker is ended when the time is over, and xdist
+        # starts another.
         faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.uncaptured)
         yield
         faulthandler.cancel_dump_traceback_later()
@@ -237,14 +240,16 @@ def pythons():
 # ---- processes --------------------------------------------------------------------------------
 
 
-# What a user's environment may hold that changes what the programs do (and all PYTHON...).
+# Variables of a user's environment that change what the programs do. All PYTHON... and PROBING_... variables are removed too, except those
+# in OURS.
 OURS = ("PYTHON", "PROBING_ENGINES", "PROBING_ENGINES_ALL", "PROBING_BUILD", "PROBING_PYTHONS", "PROBING_SID", "PROBING_TORCH2", "PROBING_TORCH_INDEX", "PROBING_NO_FETCH")
 FOREIGN = ("LD_PRELOAD", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR", "XDG_RUNTIME_DIR")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def clean_environment(tmp_path_factory):
-    """No setting from outside, the tools in PATH; and what tests share starts outside of the checkout."""
+    """Removes settings that come from outside, puts the tools into PATH, and gives the fixtures that tests share a working directory
+    outside of the checkout."""
     for name in list(os.environ):
         if name.startswith(("PYTHON", "SLURM_", "TORCHELASTIC_", "PROBING_")) and name not in OURS or name in FOREIGN:
             del os.environ[name]
@@ -256,15 +261,15 @@ def clean_environment(tmp_path_factory):
     os.chdir(str(home))
     (home / "run").mkdir(mode=0o700)
     os.environ["PROBING_RUN_DIR"] = str(home / "run")
-    os.environ["TMPDIR"] = os.environ["TMUX_TMPDIR"] = tempfile.mkdtemp(prefix="pt-")  # a short name: sockets are made in it
+    os.environ["TMPDIR"] = os.environ["TMUX_TMPDIR"] = tempfile.mkdtemp(prefix="pt-")  # a short name, because sockets are made in it and their paths must be short
     os.environ["PROBING_CACHE_DIR"] = ""
-    os.environ["PROBING_CLUSTER"] = str(home / "cluster")  # no host that the user has attached is asked
+    os.environ["PROBING_CLUSTER"] = str(home / "cluster")  # so that no host that the user has attached is asked
     yield
     shutil.rmtree(os.environ.pop("TMPDIR"), ignore_errors=True)
 
 
 def started_with(mark):
-    """{pid: command} of the processes with this text in their arguments or in the environment that they were started with."""
+    """Returns {pid: command} of the processes that have this text in their arguments or in the environment that they were started with."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -273,12 +278,13 @@ def started_with(mark):
                 if os.fsencode(mark) in b"\0" + environ.read() + b"\0" + command and int(pid) != os.getpid():
                     found[int(pid)] = command.replace(b"\0", b" ").decode(errors="replace")
         except OSError:
-            pass  # another user's, or it has ended
+            pass  # it belongs to another user, or it has ended
     return found
 
 
 def wait_until_gone(mark, timeout=60):
-    """Until those that have been told to end have ended: so are they not taken for left behind."""
+    """Waits until all processes with this mark have ended. Call it after telling them to end, so that they are not taken for processes left
+    behind."""
     end = time.monotonic() + timeout * PATIENCE
     while started_with(mark):
         assert time.monotonic() < end, started_with(mark)
@@ -286,8 +292,8 @@ def wait_until_gone(mark, timeout=60):
 
 
 def kill_those_left(run_dir):
-    """Processes that were started with this PROBING_RUN_DIR and still run. A server that ends with its process (--until), which the
-    test has just ended, has its time."""
+    """Kills processes that were started with this PROBING_RUN_DIR and still run, and returns them as texts. A server that ends by itself
+    when its process does (--until) first gets some time for that, because the test may just have ended the process."""
     left = started_with("\0PROBING_RUN_DIR=%s\0" % run_dir)
     for pid in sorted(left, key=lambda pid: " --until " in left[pid]):
         try:
@@ -306,7 +312,7 @@ def kill_those_left(run_dir):
 
 @pytest.fixture(autouse=True)
 def private_environment(tmp_path, monkeypatch, request):
-    """A directory and a run directory of the test's own; nothing is left in the checkout."""
+    """Gives the test a working directory and a run directory of its own, and checks that it leaves nothing in the checkout."""
     run_dir = tmp_path / "run"
     run_dir.mkdir(mode=0o700)
     monkeypatch.setenv("PROBING_RUN_DIR", str(run_dir))
@@ -318,7 +324,7 @@ def private_environment(tmp_path, monkeypatch, request):
         warnings.warn("left behind: %s" % "; ".join(left))
     left = {name for name in set(os.listdir(str(REPO))) - before if not name.startswith((".", "build"))}
     assert not left, "left in the checkout: %s" % sorted(left)
-    # Not on failure: then a look into the temporary directory may help.
+    # The directory of a failed test is kept, because looking into it may help.
     if not getattr(request.node, "failed", False):
         shutil.rmtree(str(tmp_path), ignore_errors=True)
 
@@ -331,14 +337,14 @@ def pytest_runtest_makereport(item, call):
 
 
 def open_to_others(path):
-    """Other users may come to this directory: pytest makes those above it its user's alone."""
+    """Lets other users reach this directory: pytest makes the directories above it accessible to its own user only."""
     for p in [path] + list(path.parents):
         if os.stat(str(p)).st_uid == os.geteuid() and not os.stat(str(p)).st_mode & 1:
             os.chmod(str(p), 0o755)
 
 
 def thread_names(pid):
-    """{id: name} of the threads that a process has; one that ends meanwhile is not among them."""
+    """Returns {id: name} of the process's threads; threads that end meanwhile may be missing."""
     names = {}
     for path in glob.glob("/proc/%d/task/*/comm" % pid):
         with contextlib.suppress(OSError), open(path) as f:
@@ -347,7 +353,7 @@ def thread_names(pid):
 
 
 def lives_in_group(group):
-    """Whether a process of this group has not ended yet. Zombies have: some wait for ever for who would reap them."""
+    """Returns whether any process of this group still runs. Zombies do not count, because some wait for ever to be reaped."""
     for path in glob.glob("/proc/[0-9]*/stat"):
         with contextlib.suppress(OSError), open(path) as f:
             state, _, its_group = f.read().rpartition(")")[2].split()[:3]
@@ -357,8 +363,8 @@ def lives_in_group(group):
 
 
 def kill_group(process):
-    """Ends a process that was started with start_new_session, and whatever it left behind in its group. All have ended then: one that
-    was killed and waits for a processor still looks like one that was left."""
+    """Kills a process that was started with start_new_session, and all other processes of its group, and waits until they have ended: a
+    process that was killed but still waits for a processor would look like one that was left behind."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -366,7 +372,7 @@ def kill_group(process):
         return
     process.wait(timeout=60 * PATIENCE)
     end = time.monotonic() + 60 * PATIENCE
-    with contextlib.suppress(ProcessLookupError):  # until the group is gone
+    with contextlib.suppress(ProcessLookupError):  # raised when no process of the group is left
         while time.monotonic() < end:
             os.killpg(process.pid, 0)
             if not lives_in_group(process.pid):
@@ -398,7 +404,7 @@ def run_command(cmd, timeout=60, check=True, input=None, **kw):
         raise
     done = subprocess.CompletedProcess(cmd, process.returncode, out, err)
     want = 0 if check is True else check
-    if want is not None and want is not False:  # 0 == False
+    if want is not None and want is not False:  # 0 == False, so False is excluded by identity
         assert done.returncode == want, "exit code %d, not %d: %s\nstdout: %s\nstderr: %s" % (
             done.returncode, want, " ".join(cmd), out, err)
     return done
@@ -431,7 +437,8 @@ def spawn():
 
 
 def wait_until_asleep(pid, timeout=60):
-    """Until no thread of the process has run for a while: what it says before it goes to sleep is said too early."""
+    """Waits until no thread of the process has run for a while. A line that a thread prints before it goes to sleep comes too early for
+    that."""
     end, before, text = time.monotonic() + timeout * PATIENCE, None, ""
     while time.monotonic() < end:
         now = {}
@@ -439,7 +446,7 @@ def wait_until_asleep(pid, timeout=60):
             try:
                 with open(path) as f:
                     text = f.read()
-            except OSError:  # it has ended
+            except OSError:  # the thread has ended
                 continue
             now[path] = text.split("ctxt_switches:", 1)[1] if "\nState:\tR" not in text else time.monotonic()
         if now == before:
@@ -450,7 +457,8 @@ def wait_until_asleep(pid, timeout=60):
 
 
 def wait_for_line(process, text, timeout=60):
-    """Reads the stdout of `process`, byte by byte so that nothing is held back, up to a line with `text`."""
+    """Reads the stdout of `process` up to a line that contains `text`, and returns that line. Reads byte by byte, so that what follows
+    stays unread."""
     fd, line, seen = process.stdout.fileno(), b"", b""
     end = time.monotonic() + timeout * PATIENCE
     while time.monotonic() < end:
@@ -508,7 +516,8 @@ def convert(build, tmp_path):
 
 @pytest.fixture(scope="session")
 def simulated_job(build, tmp_path_factory):
-    """simulated_job(option, ...): a folder with the traces of two machines with eight ranks (tests/fleet), and their out.db. The same options: the same."""
+    """simulated_job(option, ...): returns a folder with the traces of two machines with eight ranks (tests/fleet) and their out.db. Jobs
+    are made once for each set of options."""
     made = {}
 
     def make(*options):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for test_torch_cuda.py: modules that launch made-up kernels on a made-up GPU (tests/programs/fake_cuda.c).
+"""Programs for test_torch_cuda.py: modules that launch fake kernels on a fake GPU (tests/programs/fake_cuda.c).
 
     cuda_scenes.py DIR SCENE [ARGS]     DIR has libcuda.so.1 and libc10_cuda.so
 
-torch itself is the build at hand, without CUDA; it is told that CUDA is initialised, and given the one function that a CUDA build
-has: torch._C._cuda_memoryStats, with known numbers.
+torch is the installed build without CUDA. The program tells it that CUDA is initialised, and adds the one function of a CUDA build that
+is needed: torch._C._cuda_memoryStats, which returns known numbers.
 """
 import ctypes
 import json
@@ -14,7 +14,7 @@ import threading
 import time
 
 DRIVER = TORCH = torch = nn = None
-NCCL = []  # fake_nccl.c: libnccl.so.2, libtorch_cuda.so
+NCCL = []  # the loaded fakes of fake_nccl.c: libnccl.so.2 and libtorch_cuda.so
 FIELDS = ("contexts records queries elapsed made waits captured in_child wrong_context unrelaxed spent_ns errors"
           " not_ready").split()
 MB = 1000000
@@ -45,7 +45,8 @@ def launch(ns):
 
 
 def hold(on):
-    """The GPU does nothing until it is let go: what is launched meanwhile lasts as long as it is said to, however long we take to launch it."""
+    """on=1: the GPU starts nothing until hold(0). So kernels that are launched meanwhile last exactly as long as asked for, however slowly
+    the host launches them."""
     DRIVER.fake_hold(on)
 
 
@@ -53,7 +54,7 @@ def load(where, scene):
     global DRIVER, TORCH, torch, nn
     DRIVER = ctypes.CDLL(os.path.join(where, "libcuda.so.1"))
     TORCH = ctypes.CDLL(os.path.join(where, "libc10_cuda.so"))
-    if scene in ("nccl", "nccl_abort", "idle"):  # a CUDA build has it
+    if scene in ("nccl", "nccl_abort", "idle"):  # a CUDA build of torch has these libraries loaded, too
         NCCL[:] = [ctypes.CDLL(os.path.join(where, name)) for name in ("libnccl.so.2", "libtorch_cuda.so")]
     import torch
     from torch import nn
@@ -61,9 +62,9 @@ def load(where, scene):
     define()
 
 
-# ---- memory: what a CUDA build of torch says ----------------------------------------------------
+# ---- memory: what torch._C._cuda_memoryStats() returns ------------------------------------------
 
-ALLOCATED = [0, 0, 0]  # now, most, reserved
+ALLOCATED = [0, 0, 0]  # bytes now, peak, reserved
 
 
 def memory_stats(device):
@@ -101,7 +102,7 @@ def define():
             return grad, None
 
     class Kernel(nn.Module):
-        """Launches a kernel of that length in forward, another one in backward, and takes some memory."""
+        """Launches a kernel of `ns` in forward and one of `back` in backward, and allocates `takes` bytes."""
 
         def __init__(self, ns, back=0, takes=0):
             super().__init__()
@@ -128,7 +129,7 @@ def define():
 
 
 def armed():
-    """The agent has found the libraries; a module's call then sees the context."""
+    """Waits until the agent has found the libraries and, in a call of a module, the CUDA context: then it records events."""
     end = time.monotonic() + 600
     x, probe, before = torch.ones(2), nn.Tanh(), counters()
     while time.monotonic() < end:
@@ -149,8 +150,8 @@ def train(net, steps, pause=0.0):
 
 
 def finish():
-    """The GPU has done all; then time for the agent to read what it still waits for: a time for each two events, and where some of them
-    are given up, until nothing has come for a while."""
+    """Waits until the GPU has finished, then until the agent has read what it still waits for: one elapsed time for each two events; or,
+    where some events are given up, until nothing has been read for a while."""
     DRIVER.fake_wait()
     quiet, before = 0, None
     while quiet < 20:
@@ -167,12 +168,12 @@ def finish():
 
 
 def truth():
-    """Durations of known length, forward and backward, on two streams; the GPU is behind, so that it never waits for the host."""
+    """Kernels of known durations, forward and backward, on two streams. The GPU is behind the host, so it never waits for it."""
     initialise()
     armed()
     warm = Net()
     warm.__class__ = type("Warm", (Net,), {})
-    train(warm, 1)  # imports what an optimizer's first step imports
+    train(warm, 1)  # imports whatever an optimizer's first step imports
     hold(1)
     net = Net(Kernel(3 * MB, 5 * MB, 100 * MB), Kernel(7 * MB, 11 * MB, 30 * MB), Kernel(0, 0, -130 * MB))
     train(net, 6)
@@ -186,7 +187,7 @@ def truth():
 
 
 class Node:
-    """A node of autograd's as the engine's own thread for a device would run it: RecordFunction, scope BACKWARD."""
+    """Runs a node of autograd as the engine's thread for a device would: with a RecordFunction of scope BACKWARD."""
 
     def __init__(self):
         path = [line.split()[-1] for line in open("/proc/self/maps") if "/libtorch_cpu.so" in line][0]
@@ -204,7 +205,7 @@ class Node:
             before = getattr(self.lib, "_ZN2at14RecordFunction6beforeEPKcl")
             before(at, name, ctypes.c_int64(number))
         except AttributeError:
-            class View(ctypes.Structure):  # std::variant<string_view, ...>
+            class View(ctypes.Structure):  # the argument's type in this torch: std::variant<string_view, ...>
                 _fields_ = [("n", ctypes.c_uint64), ("p", ctypes.c_void_p), ("index", ctypes.c_uint8)]
             before = getattr(self.lib, "_ZN2at14RecordFunction6beforeESt7variantIJSt17basic_string_viewIcSt11char_traitsIcEESt17"
                              "reference_wrapperIKN3c1014FunctionSchemaEEEEl")
@@ -214,9 +215,10 @@ class Node:
 
 
 def engine():
-    """The backward of modules in a thread of the engine's own, as CUDA has it: what is open when a pass ends lasts until then.
+    """Runs the backward of modules in a thread of the engine's own, as with CUDA: an interval that is still open when a pass ends, ends with it.
 
-    That thread's nodes are made by hand, so only the callback sees them: the true ones must be fewer than NODES_PROOF (torch_back.h).
+    This scene makes the nodes of that thread by hand, so only the agent's callback sees them. There must be fewer real nodes than NODES_PROOF
+    (torch_back.h).
     """
     initialise()
     armed()
@@ -266,9 +268,9 @@ def engine():
 
 
 def idle():
-    """Libraries are there, CUDA is never initialised: nobody has a context."""
+    """The libraries are loaded, but CUDA is never initialised, so no thread has a context."""
     net = Net(nn.Linear(2, 2), nn.ReLU())
-    while "__init_subclass__" not in vars(nn.Module):  # until modules' calls are seen
+    while "__init_subclass__" not in vars(nn.Module):  # wait until the agent records calls of modules
         time.sleep(0.01)
     train(net, 20, 0.01)
     say("counters", counters())
@@ -285,9 +287,9 @@ def capture():
     for _ in range(10):
         captured(torch.ones(2))
     stream(0)
-    for _ in range(10):  # the default stream, which cannot be used meanwhile
+    for _ in range(10):  # the default stream, which cannot be used during a capture
         captured(torch.ones(2))
-    stream(4)            # one that may be used, by a thread that may do nothing unsafe
+    stream(4)            # a stream that can be used, but by a thread that must make no unsafe call
     for _ in range(3):
         net(torch.ones(2))
         time.sleep(0.1)
@@ -299,7 +301,7 @@ def capture():
 
 
 def exhausted():
-    """A GPU that is far behind: events are bounded."""
+    """The GPU is far behind: the number of events in flight is bounded."""
     initialise()
     armed()
     hold(1)
@@ -315,13 +317,14 @@ def exhausted():
 
 
 def budget(cost, seconds):
-    """What the driver's calls take in all, of this thread's time."""
+    """Prints the share of this thread's time that the driver's calls take."""
     initialise()
     armed()
     DRIVER.fake_cost(int(cost))
     net = Net(*([Kernel(1000) for _ in range(40)] + [Net(Kernel(1000))]))
     before, start, passes = counters()["spent_ns"], time.monotonic(), 0
-    # Where the processor is busy its waits are taken for the driver's time: until names' turns have come as often as else.
+    # On a busy machine, waits for a processor count as the driver's time. So this also runs until there were as many passes and measured
+    # times as on a quiet one.
     while time.monotonic() < start + float(seconds) or passes < 400 * float(seconds) or counters()["elapsed"] < 400:
         net(torch.ones(2))
         time.sleep(0.001)
@@ -344,7 +347,7 @@ def errors(code, after):
 
 
 def ends(code):
-    """The driver fails, and the program has ended before anybody else has looked."""
+    """The driver fails, and the program ends before any other thread has looked at the error."""
     initialise()
     armed()
     net = Net(Kernel(1000))
@@ -355,7 +358,7 @@ def ends(code):
 
 
 def raising():
-    """Statistics that raise, and a program with exceptions of its own."""
+    """The statistics function raises, and the program raises exceptions of its own."""
     calls = []
 
     def stats(device):
@@ -380,7 +383,7 @@ def raising():
 
 
 def threads():
-    """Each thread its own device."""
+    """Each thread uses a device of its own."""
     def stats(device):
         return memory_stats(0)
     initialise(stats=stats)
@@ -416,7 +419,7 @@ def forks():
     if not pid:
         try:
             train(net, 50, 0.02)
-        except RuntimeError as e:  # from 2.14 on with threads of the engine's own, which a device that is only made up has, too
+        except RuntimeError as e:  # torch from 2.14 on raises this in the child, because the fake device, too, has threads of the autograd engine
             if "Autograd-and-Fork" not in str(e):
                 raise
             for _ in range(50):
@@ -430,7 +433,7 @@ def forks():
 
 
 def switched():
-    """cuda=off for a while, then on again, told by the program."""
+    """The program switches GPU times off, on, and off again."""
     import probing
     initialise()
     armed()
@@ -450,7 +453,7 @@ def switched():
 
 
 def nccl_backend():
-    """The made-up torch with ProcessGroupNCCL, that has counted 100 operations; the recording has found it."""
+    """Returns the fake ProcessGroupNCCL after it has counted 100 operations and the agent has found it."""
     initialise()
     for lib in NCCL:
         lib.fake_nccl(ctypes.cast(DRIVER.fake_launch_on, ctypes.c_void_p), ctypes.c_uint64(30000000))
@@ -463,7 +466,8 @@ def nccl_backend():
 
 
 def nccl_abort():
-    """Operation 101 of communicator 7 is over when that is given up, 102 and 103 are not; nor is 104 of communicator 8, which goes on."""
+    """Operation 101 of communicator 7 is over when the communicator is aborted; 102 and 103 are not; nor is 104 of communicator 8, which
+    lives on."""
     backend = nccl_backend()
     for number, communicator in ((101, 7), (102, 7), (103, 7), (104, 8)):
         backend.fake_communicator(ctypes.c_uint64(communicator))
@@ -471,7 +475,7 @@ def nccl_abort():
         if number == 101:
             time.sleep(0.4)
             hold(1)
-    DRIVER.fake_capture(1)  # in this thread's stream, which forbids most calls of the driver
+    DRIVER.fake_capture(1)  # capturing in this thread's stream, which forbids most calls of the driver
     backend.fake_abort(ctypes.c_uint64(7))
     DRIVER.fake_capture(0)
     hold(0)
@@ -481,9 +485,9 @@ def nccl_abort():
 
 
 def nccl(code=0):
-    """Operations 101 to 110 of a ProcessGroupNCCL, each kernel of 30 ms: one; one of three kernels; one for which the host is a second ahead; three
-    in a group; one that is captured; one more; two that the GPU never comes to.
-    code: the driver fails from the second one on; no more than that one and a third."""
+    """Operations 101 to 110 of a ProcessGroupNCCL, each with kernels of 30 ms: 101 has one kernel, 102 has three; 103 is called a second
+    before the GPU comes to it; 104 to 106 are a group; 107 is captured; 108 has one kernel again; the GPU never starts 109 and 110. code:
+    from the second operation on, the driver fails with it; then only 101 to 103 are called."""
     backend = nccl_backend()
     times = {}
 
@@ -525,7 +529,8 @@ def names_of_threads():
 
 
 def on_and_on():
-    """Trains; after each line that comes it says what was called in how many steps since the one before. Ends with the input."""
+    """Trains until its input ends. For each line that it reads, it prints the counts of driver calls, and the number of steps, since the
+    line before."""
     initialise()
     lines, ended, before, steps = [], threading.Event(), counters(), 0
 

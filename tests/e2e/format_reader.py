@@ -30,7 +30,7 @@ class NewerVersion(Exception):
 # ---- section 4: rows -------------------------------------------------------------------------
 
 class Bytes:
-    """A cursor over some bytes; running out of them is damage."""
+    """A cursor over bytes. Reading beyond the end raises the error for damage."""
 
     def __init__(self, data, pos=0, end=None):
         self.data, self.pos, self.end = data, pos, len(data) if end is None else end
@@ -56,7 +56,7 @@ class Bytes:
 
 
 def parse_schema(text):
-    """{id: (name, kind, [(field, type)])} from the schema row."""
+    """Returns {id: (name, kind, [(field, type)])}, read from the schema row."""
     types = {}
     for line in text.decode().splitlines():
         number, name, kind, *fields = line.split()
@@ -65,7 +65,7 @@ def parse_schema(text):
 
 
 def read_field(row, kind, previous, field, times, base):
-    """One field; `previous` by field and times[0] are the differences' state."""
+    """Reads one field. Differences are relative to previous[field] and times[0], which it updates."""
     if kind in ("U", "STR"):
         return row.varint()
     if kind == "S":
@@ -109,7 +109,7 @@ def read_rows(block, header, types):
             raise Damage("row longer than its block")
         row = Bytes(block, body.pos, body.pos + length)
         body.pos += length
-        if not types and number == 1: # the schema itself: nothing else is known yet
+        if not types and number == 1: # the schema row itself: no other type is known yet
             yield "schema", [("text", "TXT", row.take(row.varint()))]
             continue
         if number not in types:
@@ -142,7 +142,7 @@ def parse_header(block):
 
 
 def parse_hint(data, pos):
-    """(compressed, seq) of a good hint frame at pos, else None."""
+    """Returns (compressed, seq) if there is a good hint frame at pos, else None."""
     hint = data[pos:pos + 68]
     if len(hint) < 68 or hint[:12] != HINT_START:
         return None
@@ -152,7 +152,7 @@ def parse_hint(data, pos):
 
 
 def content_size(frame):
-    """What the header of a zstd frame (RFC 8878, 3.1.1.1) says that it decompresses to."""
+    """Returns the decompressed size that a zstd frame's header (RFC 8878, 3.1.1.1) states."""
     if frame[:4] != b"\x28\xb5\x2f\xfd" or len(frame) < 18:
         raise Damage("no frame")
     one_segment, n = frame[4] >> 5 & 1, (frame[4] >> 5 & 1, 2, 4, 8)[frame[4] >> 6]
@@ -172,13 +172,13 @@ def decompress(frame):
 
 
 def begins(data, pos):
-    """Whether a frame does, or the file ends there."""
+    """Returns whether a frame begins at pos, or the file ends there."""
     magic = int.from_bytes(data[pos:pos + 4], "little")
     return pos == len(data) or magic == 0xFD2FB528 or 0x184D2A50 <= magic <= 0x184D2A5F
 
 
 def find_hint(data, pos):
-    """The first good hint from there on, or the end."""
+    """Returns the position of the first good hint at or behind pos, or the end of the file."""
     pos = data.find(HINT_START, pos)
     while pos >= 0 and not parse_hint(data, pos):
         pos = data.find(HINT_START, pos + 1)
@@ -186,7 +186,7 @@ def find_hint(data, pos):
 
 
 def blocks(data):
-    """Yields (offset, header, block) of good blocks, (offset, None, reason) where there is damage."""
+    """Yields (offset, header, block) for each good block, and (offset, None, reason) for each damage."""
     pos = 0
     while pos < len(data):
         hint = parse_hint(data, pos)
@@ -206,7 +206,7 @@ def blocks(data):
             continue
         magic, size = struct.unpack_from("<II", data + bytes(8), pos)
         if 0x184D2A50 <= magic <= 0x184D2A5F and magic != 0x184D2A5D and pos + 8 + size <= len(data):
-            pos += 8 + size # the seek table, or something that we need not know
+            pos += 8 + size # skip the seek table, or another skippable frame that we need not understand
             continue
         yield pos, None, "no frame"
         pos = find_hint(data, pos + 1)
@@ -229,7 +229,7 @@ def show(kind, value, strings):
 
 
 def dump(data):
-    """The trace as lines of text; "trace" between two that were joined (section 1.1)."""
+    """Yields the trace as lines of text, with a line "trace" between two traces that were joined (section 1.1)."""
     types, strings, frames = {}, {}, {}
     for pos, header, block in blocks(data):
         if header is None:

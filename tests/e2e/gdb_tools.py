@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the GDB tests share: running GDB with the plugin as its system gdbinit directory would load it."""
+"""Helpers of the GDB tests: they run GDB with the plugin loaded as GDB's system gdbinit directory would load it."""
 import functools
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ needs_gdb = pytest.mark.skipif(GDB is None, reason="no gdb")
 
 @functools.lru_cache(maxsize=None)
 def why_no_calls():
-    """What GDB says where it cannot call functions of a process: GDB 13 on processors with AMX. Else None."""
+    """Returns the line that GDB prints when it cannot call functions of a process, as GDB 13 on processors with AMX; else None."""
     done = subprocess.run([GDB, "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set breakpoint pending on", "-ex", "break clock_nanosleep",
                            "-ex", "run", "-ex", "call (int)getpid()", "-ex", "kill", "--args", "sleep", "5"], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, universal_newlines=True, timeout=120, check=False)
@@ -20,7 +20,7 @@ def why_no_calls():
 
 
 def gdb_command(build, pid, *commands, batch=True, plugin=True):
-    """-ix comes before the attach, as the system gdbinit does."""
+    """Returns the command line. -ix runs the plugin before the attach, as the system gdbinit does."""
     cmd = [GDB, "-nx", "-q"] + (["-batch"] if batch else [])
     if plugin:
         cmd += ["-ix", build.share / "gdb" / "probing.py"]

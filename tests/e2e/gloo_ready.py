@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For programs of the tests, recorded ones or bare: `from gloo_ready import wait_for_agent`, before the first collective."""
+"""For programs of the tests, recorded or not: `from gloo_ready import wait_for_agent`, and call it before the first collective."""
 import ctypes
 import sys
 import time
 
 
 def wait_for_agent(seconds=600):
-    """Until the backend's virtual functions are entered through the agent: nothing that follows is missed."""
+    """If the process is recorded, waits until the virtual functions of gloo's backend lead through the agent, so that it misses no
+    operation."""
     maps = [line.split() for line in open("/proc/self/maps")]
     agent = [[int(x, 16) for x in m[0].split("-")] for m in maps if m[-1].endswith("libprobing-agent.so")]
     if not agent:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of gloo ranks that hang, each in its own way, for test_hang.py: hang_scenes.py SCENE DIR.
+"""Jobs of gloo ranks that hang, each in its own way, for test_hang.py. Usage: hang_scenes.py SCENE DIR.
 
-As a rank (RANK is set: by torchrun, or by `launch`) it makes five collectives and goes on to the scene; rank 2 is who is at fault.
-Without RANK, `launch`: four ranks with what torchrun says of them (torch 1.13's torchrun fails on Python 3.11), that meet in a file."""
+With RANK set, by torchrun or by launch(), the process is one rank: it makes five collectives and then runs the scene, in which rank 2 is at
+fault. Without RANK, launch() starts four ranks with the variables that torchrun would set, and they meet in a file (the torchrun of torch
+1.13 fails on Python 3.11)."""
 import contextlib
 import datetime
 import fcntl
@@ -30,7 +31,7 @@ def all_reduce(n=10):
 
 
 def gone_elsewhere():
-    time.sleep(600)  # elsewhere
+    time.sleep(600)  # the faulty rank waits here instead of coming to the collective
 
 
 def never_comes():
@@ -40,18 +41,18 @@ def never_comes():
 
 
 def stops():
-    """By SIGSTOP, as a debugger does or a hand at the keyboard: it is not dead."""
+    """Rank 2 is stopped by SIGSTOP, as by a debugger or from a keyboard: it is not dead."""
     if RANK == FAULTY:
         os.kill(os.getpid(), signal.SIGSTOP)
     all_reduce()
 
 
 def outside():
-    """(Rank 2 is asleep before it: below.)"""
+    """Nothing remains to be done here: rank 2 went to sleep before it initialised torch.distributed (see below)."""
 
 
 def other_first():
-    dist.all_gather([torch.ones(10) for _ in range(WORLD)], torch.ones(10))  # first
+    dist.all_gather([torch.ones(10) for _ in range(WORLD)], torch.ones(10))  # comes to this operation first
     all_reduce()
 
 
@@ -64,7 +65,7 @@ def order():
 
 
 def shapes():
-    """What gloo does then differs: it waits, raises, or aborts (then torchrun ends all)."""
+    """Rank 2 passes another shape. What gloo does then varies: it waits, raises, or aborts (and torchrun then ends all ranks)."""
     all_reduce(1000 if RANK == FAULTY else 10)
     all_reduce()
 
@@ -77,7 +78,7 @@ def killed():
 
 
 def leaves():
-    """By sys.exit() while the others wait for it: its connections close some time before its recording ends."""
+    """Rank 2 leaves by sys.exit() while the others wait for it. Its connections close some time before its recording ends."""
     if RANK == FAULTY:
         time.sleep(0.5)
         sys.exit(3)
@@ -85,19 +86,19 @@ def leaves():
 
 
 def termed_inside():
-    """By a SIGTERM that a stranger sends to this rank alone, while it waits in the call."""
+    """Rank 2 gets a SIGTERM from a stranger, sent to it alone, while it waits in the call."""
     killed_inside(["sh", "-c", "kill $PPID"])
 
 
 def termed_with_its_child():
-    """The same, by a signal to its process group (torchrun gives each rank one), in which it has a child."""
+    """The same by a signal to rank 2's process group, in which it has a child (torchrun gives each rank a group of its own)."""
     if RANK == FAULTY:
         threading.Thread(target=multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start).start()
     killed_inside(["sh", "-c", "trap '' TERM; kill -- -$PPID"])
 
 
 def killed_inside(how=None):
-    """By -9 while it waits in the call, to which the last one comes when it is gone."""
+    """Rank 2 is killed by SIGKILL, or by the command `how`, while it waits in the call. Rank 0 comes to the call only when rank 2 is dead."""
     if RANK == FAULTY:
         with open(DIR + "/pid.part", "w") as f:
             f.write(str(os.getpid()))
@@ -108,12 +109,12 @@ def killed_inside(how=None):
         with open(DIR + "/pid") as f, contextlib.suppress(OSError):
             pid = int(f.read())
             while open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] not in "ZX":
-                time.sleep(0.001)  # torchrun looks every two seconds, and ends us then
+                time.sleep(0.001)  # a short pause, because torchrun looks every two seconds and would then end this rank
     all_reduce()
 
 
 def kill_in_call(how):
-    time.sleep(2.5)  # an open call is recorded after a second
+    time.sleep(2.5)  # long enough for the call to be recorded while it is open, which happens after a second
     os.rename(DIR + "/pid.part", DIR + "/pid")
     subprocess.run(how) if how else os.kill(os.getpid(), signal.SIGKILL)
 
@@ -142,7 +143,7 @@ def loader():
 
 def take_twice(lock):
     with lock:
-        with lock:  # again
+        with lock:  # takes the lock a second time, and so waits for ever
             pass
 
 
@@ -164,7 +165,7 @@ def fifo():
 
 
 def lock_file(f):
-    fcntl.flock(f, fcntl.LOCK_EX)  # forever
+    fcntl.flock(f, fcntl.LOCK_EX)  # waits for ever
 
 
 def flock():
@@ -176,7 +177,8 @@ def flock():
 
 
 def groups():
-    """Rows [0, 1] and [2, 3], columns [0, 2] and [1, 3]: 0 waits for 1 in the row, 1 for 3 in the column, 3 for 2 in its row."""
+    """The groups are rows, [0, 1] and [2, 3], and columns, [0, 2] and [1, 3]. Rank 0 waits for 1 in their row, 1 for 3 in their column, and
+    3 for 2 in their row."""
     pairs = {ranks: dist.new_group(list(ranks)) for ranks in ((0, 1), (2, 3), (0, 2), (1, 3))}
     for ranks, group in pairs.items():
         if RANK in ranks:
@@ -192,8 +194,8 @@ def wait_in_order(pairs):
 
 
 def late():
-    """40 steps of some 60 ms, 50 ms more in rank 2. Each rank prints the seconds between its collectives, and how much of each was planted.
-    A message to the next rank, once, makes no pipeline of it."""
+    """40 steps of about 60 ms; rank 2 takes 50 ms longer. Each rank writes to a file the seconds between its collectives, and the
+    deliberate part of each. One message to the next rank, sent once, must not make the job a pipeline."""
     work, planted, last = [], [], time.time()
     for _ in range(40):
         time.sleep(0.06)
@@ -212,7 +214,7 @@ def late():
 
 
 def several_fail():
-    """Three in flight at once, to none of which rank 2 comes, which is gone: all of them fail."""
+    """Rank 2 dies while the others have three operations in flight, to none of which it came: all three fail."""
     if RANK == FAULTY:
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -225,7 +227,7 @@ def several_fail():
 
 
 def dump_when_asked():
-    """PyTorch's own Flight Recorder, when DIR/dump is there."""
+    """Writes the dump of PyTorch's own Flight Recorder once DIR/dump exists."""
     while not os.path.exists(DIR + "/dump"):
         time.sleep(0.1)
     from torch._C._distributed_c10d import _dump_fr_trace
@@ -261,4 +263,4 @@ except RuntimeError as e:
     print("raised", RANK, str(e).split("\n")[0], flush=True)
     time.sleep(600)
 dist.barrier()
-os._exit(0)  # gloo of torch 2.13 aborts some exits ("terminate called without an active exception"), recorded or not
+os._exit(0)  # with torch 2.13 gloo sometimes aborts at exit ("terminate called without an active exception"), recorded or not

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the injection tests share: small targets, the tool, and what is asked of a target. Tests import the fixtures by name."""
+"""Helpers of the injection tests: small targets, the tool, and what a test asks of a target. Tests import the fixtures by name."""
 import json
 import os
 import re
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-# go(): until finish() is called, and some ticks more, so that what was begun until then is recorded.
+# go() is true until finish() is called, and for a second more, so that what was begun until then is recorded.
 HEAD = """
 import os, sys, threading, time
 end = None
@@ -44,15 +44,16 @@ def target(spawn, tmp_path):
 
 
 def patient(args):
-    """A command's words; an evaluation that says nothing else has as long as a busy machine needs, and not ten seconds."""
+    """Returns the command's arguments; an evaluation without a time limit of its own gets one that suits a busy machine, in place of ten
+    seconds."""
     args = list(args)
     return ["eval", "--timeout", "200"] + args[1:] if args[:1] == ["eval"] and "--timeout" not in args else args
 
 
 @pytest.fixture
 def probing(build, run):
-    """probing(pid, command, ...): on a busy machine there may be no moment in which a process can be entered: nothing is done then, and the
-    answer is to try again. Who wants it done does."""
+    """probing(pid, command, ...): runs the tool, again and again if need be. On a busy machine there may be no moment at which the process
+    can be entered; the tool then does nothing and says "try again". With check=True the call is repeated until it is done."""
     def call(pid, *args, check=True, **kw):
         command, again = [build.tool("probing"), "-t", pid] + patient(args), "nothing was done to process %s, try again" % pid
         done = run(command, check=None if check is True else check, **kw)
@@ -65,8 +66,8 @@ def probing(build, run):
 
 
 def by_pending_call(probing, pid, *args):
-    """While the target has pending calls, or its main thread gets no processor for half a second, nothing is done, and the answer is to
-    try again. Returns what the injector said then."""
+    """Injects by a pending call, and returns what the injector said. While the target has other pending calls, or its main thread gets no
+    processor for half a second, nothing is done, so this tries again."""
     while True:
         done = probing(pid, "inject", "--method", "pending", *args, check=None)
         if "nothing was done to process %d, try again" % pid not in done.stderr:
@@ -77,7 +78,7 @@ def by_pending_call(probing, pid, *args):
 
 @pytest.fixture
 def program(run, tmp_path):
-    """A C program (or, with shared=True, a library) from its source."""
+    """program(name, source, option, ...): compiles a C program (or, with the option -shared, a library) and returns its path."""
 
     def make(name, source, *options, cc="cc"):
         path = tmp_path / (name + ".c")
@@ -89,7 +90,7 @@ def program(run, tmp_path):
 
 
 def finish(process):
-    """Its exit code, what it said and what it complained of."""
+    """Lets the target end. Returns its exit code, its output and its error output."""
     if hasattr(process, "test_end"):
         process.test_end.touch()
     out, err = process.communicate(timeout=240)
@@ -111,7 +112,7 @@ def wait_until(condition, seconds=240):
 
 
 def until_sampled(pid, many=1):
-    """Until so many samples of it have been recorded: how long that takes is the machine's affair."""
+    """Waits until at least `many` samples of the process have been recorded; how long that takes depends on the machine."""
     wait_until(lambda: json.loads(subprocess.check_output(["probing", "-t", str(pid), "status", "--json"], timeout=240))["samples"] >= many)
 
 

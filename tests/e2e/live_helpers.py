@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording that goes on, and the cache of those who ask it: what tests of live questions share."""
+"""Helpers of the tests of live queries: a recording that goes on, and the cache of the tools that query it."""
 import json
 import os
 import signal
@@ -38,18 +38,18 @@ def cache(tmp_path, monkeypatch):
 
 
 def kept(cache):
-    """The one database that is there, as if the last question had been long ago."""
+    """Returns the only database in the cache, made to look as if the last question had been long ago."""
     database, = cache.glob("*.db")
     os.utime(str(database), (1, 1))
     return database
 
 
 def states(pid):
-    """Of its threads."""
+    """Returns the set of the states that the process's threads are in."""
     return {open("/proc/%d/task/%s/stat" % (pid, tid)).read().rpartition(") ")[2][0] for tid in os.listdir("/proc/%d/task" % pid)}
 
 
 def stop(pid):
-    """From then on nothing more comes, also from a thread that was in a system call."""
+    """Stops the process, so that it records nothing more, not even by a thread that was in a system call."""
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: states(pid) == {"T"})

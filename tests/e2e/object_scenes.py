@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target of test_objects.py: objects whose text is known, and frames whose locals are known.
 
-Prints one JSON object: `values`, [address, expected text] pairs; `expected` is repr() where object.h says that
-it is the same, else written out here. `frames`: {function: {local: expected}} for the frames of the main thread, innermost
-first, which then sleeps. Runs on 3.6 and later. Expected texts that begin with "re:" are regular expressions.
+Prints one JSON object with `values`, [address, expected text] pairs, and `frames`, {function: {local: expected text}} for the frames of the
+main thread, innermost first; then it sleeps. An expected text is what repr() gives where object.h says that the renderer gives the same; else
+it is written out here. One that begins with "re:" is a regular expression. Runs on Python 3.6 and later.
 """
 import array
 import collections
@@ -23,12 +23,12 @@ import types
 import weakref
 
 V = sys.version_info[:2]
-kept = []    # everything that is looked at stays alive
+kept = []    # keeps all objects that are looked at alive
 values = []
 
 
 def same(*objects):
-    """Objects whose text is what repr() says."""
+    """For objects whose rendered text must equal their repr()."""
     for o in objects:
         kept.append(o)
         values.append([id(o), repr(o)])
@@ -67,10 +67,10 @@ shown(b"z" * 1000, "b'" + "z" * 200 + "'... (1000)")
 shifted = bytearray(b"0123456789")
 del shifted[:3]
 same(shifted)
-if V < (3, 12):  # strings as they were before 3.3, the only ones that are not compact
+if V < (3, 12):  # strings in the layout from before Python 3.3, the only ones that are not compact
     make = ctypes.pythonapi.PyUnicode_FromUnicode
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_wchar_p, ctypes.c_ssize_t]
-    legacy = make(None, 5)  # not ready: nobody may touch it before it is looked at
+    legacy = make(None, 5)  # not ready yet: any use of it would make it ready
     kept.append(legacy)
     size = ctypes.c_ssize_t()
     buf = ctypes.pythonapi.PyUnicode_AsUnicode
@@ -124,14 +124,14 @@ for i in range(0, 20, 3):
     del removed[i]
 same(removed)
 mixed = {"a": 1, "b": 2}
-mixed[3] = 4          # no longer str only
+mixed[3] = 4          # now its keys are not only str
 del mixed["a"]
 mixed["a"] = 5
 same(mixed)
-big = {"k%d" % i: i for i in range(70000)}  # wider indices
+big = {"k%d" % i: i for i in range(70000)}  # large enough for wider indices
 shown(big, "{" + ", ".join("'k%d': %d" % (i, i) for i in range(20)) + ", ... (70000)}")
 Shared = type("Shared", (), {})
-sharing = Shared()  # a dictionary that shares its keys with its class
+sharing = Shared()  # a dictionary that shares its keys with others of its class
 for i in range(30):
     setattr(sharing, "a%d" % i, i)
 shown(sharing.__dict__, "{" + ", ".join("'a%d': %d" % (i, i) for i in range(20)) + ", ... (30)}")
@@ -213,7 +213,7 @@ gone = Plain(1, 2, 3)
 del gone.b
 attributes(gone, "a=1, c=3")
 with_dict = Plain(1, 2)
-with_dict.__dict__["new"] = 3  # from here on it has a dictionary
+with_dict.__dict__["new"] = 3  # from here on it has a dictionary of its own
 attributes(with_dict, "a=1, b=2, new=3")
 shown(with_dict.__dict__, "{'a': 1, 'b': 2, 'new': 3}")
 looked_at = Plain(4, 5)
@@ -253,7 +253,7 @@ class Mixed(Plain, Slots):
     pass
 
 
-class FromList(list):  # its dictionary is at the end
+class FromList(list):  # its dictionary pointer is at the end of the object
     pass
 
 
@@ -366,7 +366,7 @@ attributes(half_made, "")
 if V < (3, 12):
     half_list = [None] * 3
     kept.append(half_list)
-    # as a list looks while it is being made: slots that hold nothing yet (nobody else may look at it)
+    # looks like a list that is still being made, with slots that hold nothing yet (no other code may look at it)
     items = ctypes.cast(id(half_list) + 24, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))).contents
     items[1] = None
     values.append([id(half_list), "[None, <NULL>, None]"])
@@ -441,7 +441,7 @@ shown(Row("i", [1]), "Row('i', [1])")
 same(functools.partial(int, "7", base=8), functools.partial(outer), functools.partial(print, 1, [2], sep="", end="x"))
 own = functools.partial(print)
 own.__setstate__((own, (own,), {}, {}))
-shown(own, "functools.partial(functools.partial(...), functools.partial(...))")  # repr() has no end before 3.7
+shown(own, "functools.partial(functools.partial(...), functools.partial(...))")  # before 3.7 repr() recurses without end here
 
 same(re.compile("x"), re.compile("a'b", re.I), re.compile(b"y+", re.M | re.S), re.compile("x", re.ASCII), re.compile(""),
      re.compile("\u6587", re.X | re.I), re.compile(b"l", re.L))
@@ -449,7 +449,7 @@ shown({"seen": re.compile("z" * 300)}, "{'seen': re.compile('" + "z" * 200 + "'.
 same(re.match("a(b)?", "abc"), re.search("\xe9.", "xx\xe9yz"), re.search("\u6587+", "a\u6587\u6587"), re.match(b"it's", b"it's"), re.match("x*", ""),
      re.search("(?<=\U0001f600)b|c", "\U0001f600b"))
 shown(re.search("y+", "x" + "y" * 300), re.match("x", "x").__repr__().split(" object")[0] + " object; span=(1, 301), match='" + "y" * 200 + "'... (300)>")
-shown(re.match(b"a", bytearray(b"ab")), re.match("x", "x").__repr__().split("match=")[0][:-2] + ">")  # of another buffer: where alone
+shown(re.match(b"a", bytearray(b"ab")), re.match("x", "x").__repr__().split("match=")[0][:-2] + ">")  # the match is of another kind of buffer: only its span is shown
 
 # ---- views: of memory, of a dictionary, a weak reference -------------------------------------------
 for view, text in ((memoryview(b"hello"), "shape=(5,) format='B': 104, 101, 108, 108, 111"), (memoryview(b""), "shape=(0,) format='B'"),

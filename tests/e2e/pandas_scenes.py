@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target of test_objects.py: pandas' frames and series. Prints [[address, expected text]] as JSON, and waits."""
+"""The target of test_objects.py for pandas: frames and series. Prints [[address, expected text]] as JSON, and waits."""
 import json
 import time
 
@@ -15,7 +15,7 @@ def shown(o, text):
 
 
 def frame(df, types):
-    """`types`: where the renderer has another word for a column's type than pandas has."""
+    """Adds a DataFrame. types: {column: name} for columns whose type the renderer names otherwise than pandas."""
     columns = ["%r %s" % (name, types.get(name, str(dtype))) for name, dtype in zip(df.columns.tolist(), df.dtypes)]
     shown(df, "<%s.%s shape=%r%s>" % (type(df).__module__, type(df).__qualname__, df.shape,
                                       " columns: " * bool(columns) + ", ".join(columns[:20] + ["..."] * (len(columns) > 20))))
@@ -30,7 +30,7 @@ class Table(pd.DataFrame):
 
 
 text = type(pd.Series(["x"]).array).__name__
-text = "object" if text in ("PandasArray", "NumpyExtensionArray") else text  # before pandas 3
+text = "object" if text in ("PandasArray", "NumpyExtensionArray") else text  # so named before pandas 3
 df = pd.DataFrame({"a": [1, 2, 3], "b": [1.5, 2, 3], "c": ["x", "y", "z"], "d": pd.to_datetime(["2024-01-01"] * 3).astype("M8[ns]"),
                    "e": pd.Categorical(["u", "v", "u"]), "f": [4, 5, 6], "g": pd.array([1, None, 3], dtype="Int64"),
                    "h": np.array([1, 2, 3], dtype="f4"), "i": [True, False, True], "j": [[1], None, {}]})
@@ -63,7 +63,7 @@ try:
     import pyarrow as pa
 except ImportError:
     pa = None
-if pa and hasattr(pd, "ArrowDtype"):  # pandas 1.5
+if pa and hasattr(pd, "ArrowDtype"):  # pandas 1.5 and later
     kind = "ArrowExtensionArray"
     for values_, type_, text_ in (([1, None, -3], pa.int64(), "1, <NA>, -3"), ([0.5, 2.0, None], pa.float32(), "0.5, 2.0, <NA>"),
                                   ([True, False, None], pa.bool_(), "True, False, <NA>"), (["a\u6587", None, ""], pa.string(), "'a\u6587', <NA>, ''"),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target of test_pywalk.py: one thread per scene, each blocked in a stack of its own kind.
 
-Prints one JSON object: for every scene its thread ident, kernel thread id and the stack CPython itself reports, innermost
-first, as [name, file, line]. Then the main thread spins, holding the GIL. Lines that end in `#@` are the lines
+Prints one JSON object: for every scene its thread ident, kernel thread id and the stack that CPython itself reports, innermost first, as
+[name, file, line]. Then the main thread spins, holding the GIL. Lines that end in `#@` are the lines
 that execute, by construction (from 3.8 on; before, a call over several lines has the line of its last argument).
 Runs on 3.6 and later.
 """
@@ -458,7 +458,7 @@ def main():
     for name, function in SCENES:
         threads[name] = threading.Thread(target=function, name=name, daemon=True)
         threads[name].start()
-        # One after the other: some scenes (import, collector) are about the process as a whole.
+        # The scenes start one after the other, because some of them (import, collector) affect the process as a whole.
         limit = time.time() + 20
         while name not in reports or sys._current_frames().get(threads[name].ident) is not reports[name][0]:
             time.sleep(0.001)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target of test_pywalk_direct.py: usage: pywalk_stress.py LIBRARY SECONDS
+"""The target of test_pywalk_direct.py. Usage: pywalk_stress.py LIBRARY SECONDS
 
-Loads pywalk into this very process. First the stack of the own thread, read directly, is compared with CPython's own account; then
-two chains of calls that never mix run while a timer interrupts and walks them. Prints what was seen as JSON.
+Loads pywalk into this process itself. First it reads its own thread's stack directly and compares it with CPython's account; then it runs two
+chains of calls that never mix, while a timer interrupts and walks them. Prints its findings as JSON.
 """
 import ctypes
 import json
@@ -136,12 +136,12 @@ def b_chain(n):
 
 
 def run(seconds):
-    end = time.process_time() + seconds  # of a processor: as many looks on a busy machine
+    end = time.process_time() + seconds  # in processor time, so that a busy machine takes as many looks
     while time.process_time() < end:
         for i in range(50):
             a_chain(i)
             b_chain(i)
-            # Deep enough that chunks of the data stack (16 KB, from 3.11) are taken and given back.
+            # Deep enough that chunks of the data stack (16 KB each, from 3.11 on) are allocated and freed.
             deep(100 + i, lambda: a_chain(3))
             deep(200 - i, lambda: b_chain(3))
 

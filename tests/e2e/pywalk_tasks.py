@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The target of test_pywalk_tasks.py: asyncio tasks in every way to wait for each other.
+"""The target of test_pywalk_tasks.py: asyncio tasks that wait for each other in every possible way.
 
-Prints one JSON object: {name: {"stack": [[function, line], ...] innermost first, "awaiters": [names]}}, where the stack is
-CPython's own account of the suspended coroutines, and the awaiters are known by construction. Then it stays in its event loop.
+Prints one JSON object: {name: {"stack": [[function, line], ...] innermost first, "awaiters": [names]}}. The stack is CPython's own account of
+the suspended coroutines; the awaiters are known by construction. Then it stays in its event loop.
 """
 import asyncio
 import gc
@@ -10,7 +10,7 @@ import json
 import time
 
 AWAITERS = {}
-TASKS = []  # a loop itself holds no task that waits
+TASKS = []  # keeps the tasks alive: an event loop itself holds no reference to a task that waits
 
 
 async def leaf():
@@ -58,7 +58,7 @@ async def awaits_group():
 
 
 async def numbers():
-    misleading = leaf()  # where a stack's top would be, if it had one
+    misleading = leaf()  # lies where the top of the stack would be, if the generator had a stack
     misleading.close()
     yield 1
     await leaf()
@@ -114,7 +114,7 @@ truth = {}
 
 
 def coroutine_stack(coroutine):
-    """What is suspended in what, by the attributes that Python itself shows; through asend() by the generator."""
+    """Returns the stack of suspended coroutines, found by the attributes that Python shows, and through an asend() by its generator."""
     stack = []
     while coroutine is not None:
         for kind in "cr", "gi", "ag":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twenty questions in SQL that SQLite, DuckDB, Spark, ClickHouse and Polars all take, over the views of a database and of a Parquet data set.
+"""Twenty questions in SQL that SQLite, DuckDB, Spark, ClickHouse and Polars all accept, about the views of a database and of a Parquet data set.
 Each is (name, SQL); the answers are compared in the order of all columns, numbers to nine digits."""
 
 QUESTIONS = (
@@ -34,7 +34,8 @@ QUESTIONS = (
 
 
 def normal(rows):
-    """Rows in one order, numbers as texts of nine digits: engines have Decimal, float and int for the same."""
+    """Returns the rows in sorted order with all values as texts, numbers with nine digits, because engines return Decimal, float or int for
+    the same value."""
     def cell(v):
         if v is None or v != v:
             return ""
@@ -48,8 +49,9 @@ def normal(rows):
 
 
 def near(a, b, close=0):
-    """None when two answers are the same, but for sums of floats in another order and, `close`, for differences of times: those that a
-    Parquet data set takes from the views are doubles, a quarter of a microsecond apart."""
+    """Returns None if two answers are the same, else what differs. Sums of floats may have been added in another order. `close` is how far
+    differences of times may be apart: in a Parquet data set they are made of the views' doubles, which are exact to a quarter of a
+    microsecond."""
     if len(a) != len(b):
         return "%d rows, not %d" % (len(b), len(a))
     for x, y in zip(a, b):

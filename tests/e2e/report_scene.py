@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of `probing report` share: a job, a process with names that a page must not believe, the page, and what it is drawn from."""
+"""Helpers of the tests of `probing report`: a job, a process with malicious names, the page, and the data that it is drawn from."""
 import base64
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from conftest import PYTHONS, run_command
 from test_flamegraph import SCRIPT
 
-# Put before a script that uses the page.
+# Precedes the scripts that use the page.
 USE = """
 const wait = (ms) => new Promise((r) => setTimeout(r, ms));
 const key = (el, k) => el.dispatchEvent(new KeyboardEvent("keydown", {key: k, bubbles: true, cancelable: true}));
@@ -24,7 +24,7 @@ const seen = async (c) => { c.scrollIntoView(); await wait(50); charts.find((k) 
 
 
 def content(page):
-    """What the page is drawn from."""
+    """Returns the data that the page is drawn from."""
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S).group(1))
 
 
@@ -36,7 +36,7 @@ def part(data, section, title):
 
 @pytest.fixture(scope="module")
 def job(build, tmp_path_factory):
-    """A database of eight ranks of which one is slow."""
+    """A database of eight ranks, one of which is slow."""
     where = tmp_path_factory.mktemp("report")
     run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", where / "job", "--ranks", "8", "--nodes", "2",
                  "--minutes", "0.5", "--straggler", "5:20", "--offset", "1"])
@@ -47,7 +47,7 @@ def job(build, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def nasty(build, tmp_path_factory):
-    """A database of a process with names that a page must not believe."""
+    """A database of a process whose names try to break out of the page."""
     where = tmp_path_factory.mktemp("nasty")
     script = where / "work.py"
     script.write_text(SCRIPT)
@@ -70,7 +70,7 @@ def report(build, run, tmp_path):
 
 
 def unpacked(matrix, rows, columns):
-    """What the heat map draws: a list of codes for each row, from [differences, base64] of report_grid.c."""
+    """Returns the cells of the heat map, a list of codes for each row, decoded from [differences, base64] as report_grid.c writes it."""
     by, flat = matrix[0], bytearray(zlib.decompress(base64.b64decode(matrix[1])))
     assert len(flat) == rows * columns
     for at in range(len(flat)):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Other people's programs, bare, recorded at 1 kHz, and injected into again and again: what starts them, gives them work, and says what the
-recordings have seen. test_servers.py and those named like it are the tests.
+Runs other people's programs in three ways: bare, recorded at 1 kHz, and injected into again and again. This module starts them, gives them
+work, and reads what the recordings saw; the tests are in test_servers.py and the files named like it.
 
-A server gets requests from threads here (Load), each checked for its answer and the process that gave it. A script does its own work, and
-says which processes are to be injected into (compare_script). What is not installed is skipped (tests/README.md: how to install it).
+A server gets requests from threads of the test (Load), which check each answer and note the process that gave it. A script works by itself
+and prints which processes are to be injected into (compare_script). Programs that are not installed are skipped (tests/README.md says how to
+install them).
 """
 import functools
 import glob
@@ -21,11 +22,11 @@ import time
 import pytest
 from conftest import kill_group
 
-PYTHON = os.environ.get("PROBING_SERVERS", sys.executable)  # that has the packages
+PYTHON = os.environ.get("PROBING_SERVERS", sys.executable)  # the interpreter that has the packages
 WAYS = ("recorded", "injected")
 REQUESTS = 400
 
-# What all of them compute: a few ms of Python. In a module of its own, so that it has a name in every process.
+# What all of these programs compute: a few ms of Python. It is in a module of its own, so that it has the same name in every process.
 WORK = '''
 import os
 
@@ -96,7 +97,7 @@ def free_port():
 
 
 def tree(pid):
-    """The process and its descendants."""
+    """Returns the pids of the process and its descendants."""
     found = [pid]
     for path in glob.glob("/proc/%d/task/*/children" % pid):
         try:
@@ -109,7 +110,7 @@ def tree(pid):
 
 
 def stays(pid):
-    """Whether it goes on for a second."""
+    """Returns whether the process is still alive after a second."""
     time.sleep(1)
     try:
         with open("/proc/%d/stat" % pid) as f:
@@ -119,8 +120,8 @@ def stays(pid):
 
 
 class Injector:
-    """Injects into processes, asks them for an evaluation and their stacks, and stops the recording again, one after the other,
-    until told to end."""
+    """A thread that injects into processes, asks each for an evaluation and its stacks, and stops its recording again, one process after
+    the other, until it is told to end."""
 
     def __init__(self, build, where, pids):
         self.build, self.where, self.pids = build, where, pids
@@ -136,10 +137,10 @@ class Injector:
     def answered(pid, args, text):
         if args[0] == "eval":
             return text.strip() == str(pid)
-        if args[0] == "backtrace":  # a thread that runs may be seen without its frames, but for --stop; at the end there are none
+        if args[0] == "backtrace":  # without --stop a running thread may be seen without frames; a Python that is ending has none
             threads = json.loads(text)["threads"]
             frames = [f for t in threads for f in t["frames"]]
-            # uWSGI waits for requests, and for the GIL, outside of Python: then no function of the interpreter that runs code stands on a stack either.
+            # uWSGI waits for requests, and for the GIL, outside of Python code: then the stacks have no function of the eval loop either.
             return "--stop" not in args or any(t["finalizing"] for t in threads) or any(f["type"] == "Python" for f in frames) \
                 or bool(frames) and not any((f["func"] or "").startswith(("_PyEval", "PyEval_Eval", "_PyFunction", "PyObject_Call")) for f in frames)
         return True
@@ -152,7 +153,7 @@ class Injector:
                              ["backtrace", "--json", "--stop"], ["stop"]):
                     done = self.tool(pid, *args)
                     wrong = done.returncode or not self.answered(pid, args, done.stdout)
-                    if wrong and not re.search("Python is (shutting down|not initialised)", done.stderr) and stays(pid):  # else it was just ending
+                    if wrong and not re.search("Python is (shutting down|not initialised)", done.stderr) and stays(pid):  # otherwise the process was just ending
                         said = re.findall('"func":"([^"]*)"', done.stdout) or (done.stderr + done.stdout).strip()[:1000]
                         self.failed.append("%s %d: %d, %s" % (" ".join(args), pid, done.returncode, said))
                         break
@@ -168,7 +169,7 @@ class Injector:
 
 
 class Session:
-    """A program started one of three ways; `end` gives its exit code, `functions` what the traces say of it."""
+    """A program started in one of the three ways. end() returns its exit code, seen() what the traces show."""
 
     def __init__(self, build, tmp_path, way, cmd, script="", **kw):
         self.build, self.way, self.where = build, way, tmp_path / way
@@ -184,7 +185,7 @@ class Session:
 
     @property
     def pid(self):
-        """The program's own process."""
+        """The pid of the program itself."""
         pids = tree(self.process.pid)
         return pids[1] if self.way == "recorded" and len(pids) > 1 else pids[0]
 
@@ -203,7 +204,7 @@ class Session:
             self.injector = Injector(self.build, self.where, pids or (lambda: tree(self.pid)))
 
     def wants_more(self):
-        """Each process is to have been injected into, more than once."""
+        """Returns whether processes have been injected into too seldom: each is to be injected into more than once."""
         i = self.injector
         return bool(i) and i.done < 3 * len(tree(self.pid)) and not i.failed and self.process.poll() is None
 
@@ -216,7 +217,7 @@ class Session:
             os.kill(self.pid, signo)
         try:
             code = self.process.wait(timeout=seconds)
-            return 128 - code if self.way == "recorded" and code > 128 else code  # as probing-record says which signal it was
+            return 128 - code if self.way == "recorded" and code > 128 else code  # probing-record reports a signal as 128 + its number
         except subprocess.TimeoutExpired:
             return "hung: " + self.output()[-2000:]
 
@@ -227,7 +228,7 @@ class Session:
         self.out.close()
 
     def seen(self, function="handle"):
-        """In which processes the traces have seen it: {pid: samples}."""
+        """Returns {pid: samples} of the processes in which the traces show this function."""
         traces = [t for t in self.where.glob("*.zst")]
         db = str(self.where / "out.db")
         done = subprocess.run([str(self.build.tool("probing-convert")), "-f"] + [str(t) for t in traces] + [db], stdout=subprocess.PIPE,
@@ -241,8 +242,8 @@ class Session:
 
 
     def lost(self, served):
-        """Processes of at least half of whose CPU time it is said that no tick was sampled (of one that no sample saw, of half of its life).
-        And those of `served` that left no trace, where their parent counted so many."""
+        """Returns the processes whose counted losses cover at least half of their CPU time (half of their lifetime, if no sample saw them).
+        Adds the processes of `served` that left no trace, if their parents counted at least as many lost children."""
         def ask(query):
             done = subprocess.run([str(self.build.tool("probing-query")), "--json", str(self.where / "out.db"), query], stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, universal_newlines=True)
@@ -257,8 +258,8 @@ class Session:
 
 
 class Load:
-    """Requests to a port from some threads, so many and as long as `more()`: how many were answered as expected, by whom, and what
-    went wrong."""
+    """Sends requests to a port from several threads, at least `requests` and as long as more() is true. Counts the answers that were as
+    expected by the process that gave them, and collects those that were not."""
 
     def __init__(self, port, path, requests=REQUESTS, more=lambda: False):
         self.port, self.path, self.requests, self.more = port, path, requests, more
@@ -306,11 +307,11 @@ def expected(n):
 
 
 def check_seen(session, served, least=40):
-    """Who gave many answers (each of some ms) is in the traces, with the function that did; or the time that it ran is counted as lost: on a
-    busy machine a worker of a tenth of a second may have ended before its sampler had a CPU."""
+    """Checks that each process that gave many answers (of some ms each) is in the traces, with the function that computed them, or that its
+    running time is counted as lost: on a busy machine a worker that lives for a tenth of a second may end before its sampler gets a CPU."""
     seen = session.seen()
     busy = {pid for pid, n in served.items() if n >= least}
-    if session.way == "injected":  # one process at a time: those that were just then in the works
+    if session.way == "injected":  # injects into one process at a time, so only those that were at work just then are seen
         assert seen and busy and set(seen) & set(served), (seen, served)
     else:
         assert busy and busy - set(seen) <= session.lost(served), (seen, served)
@@ -337,7 +338,7 @@ def run_script(build, tmp_path, python, way, text):
 
 
 def compare_script(build, tmp_path, python, name, text):
-    """Its answers and its end bare, recorded and injected into; the recordings have seen handle()."""
+    """Compares the script's answers and its end when it runs bare, recorded and injected into. The recordings must have seen handle()."""
     session, bare, bare_end, _ = run_script(build, tmp_path, python, "bare", text)
     assert bare_end == 0 and bare[0] in "[{", session.output()[-3000:]
     for way in WAYS:
@@ -348,4 +349,4 @@ def compare_script(build, tmp_path, python, name, text):
         assert (end, found) == (bare_end, bare), session.output()[-3000:]
         assert seen, "no sample of handle()"
         if way == "recorded":
-            assert name == "dask" or set(pids[:1]) <= set(seen)  # dask's driver has its workers compute
+            assert name == "dask" or set(pids[:1]) <= set(seen)  # dask's driver leaves the computing to its workers

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spark_cluster.py MASTER FOLDER [kill]: reads the traces of a folder by Spark's data source; with `kill` an executor is killed in the middle.
-Prints JSON. Run by the engines' Python (test_spark.py)."""
+"""Reads the traces of a folder with Spark's data source and prints JSON. Usage: spark_cluster.py MASTER FOLDER [kill]
+
+With `kill` it kills an executor while tasks run. test_engines.py runs it with the Python that has the engines."""
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ import probing.spark
 
 
 def executors():
-    """pids of executors: Java processes below this one's."""
+    """Returns the pids of this program's executors: Java processes that have inherited its mark."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -30,7 +31,7 @@ def executors():
 
 
 def kill_one(killed, done):
-    """As soon as tasks run."""
+    """Kills an executor soon after tasks have begun to run."""
     while not done.is_set():
         time.sleep(0.2)
         pids = executors()

@@ -171,7 +171,7 @@ def methods(python):
 
 
 def reason(text):
-    """A refusal without its numbers."""
+    """Returns the refusal's text without its numbers and paths, so that equal refusals are counted together."""
     text = text.strip().splitlines()[-1] if text.strip() else "(nothing was said)"
     text = re.sub(r"0x[0-9a-f]+|\d+", "N", text).replace("probing: ", "")
     return re.sub(r"/\S+", "PATH", text)[:160]
@@ -213,7 +213,7 @@ class Storm:
         select.select([self.target.stdout], [], [], 240)
 
     def once(self):
-        """One injection, and mostly a stop."""
+        """Tries one injection, and in most cases a stop after it."""
         self.n["tried"] += 1
         args = ["inject", "-o", os.path.join(self.work, "t.zst"), "-r", self.random.choice(["10", "100", "1000"]),
                 "--method", self.random.choice(self.methods)]
@@ -263,7 +263,7 @@ class Storm:
             while time.monotonic() < until and self.n["tried"] < injections and self.target.poll() is None:
                 self.once()
             if self.n["tried"] >= injections and self.target.poll() is None and not self.n["hung"]:
-                pass  # it runs on to its own end, and is judged
+                pass  # the target runs on to its own end, and is judged by it
             self.end()
         left = [f for f in os.listdir(os.path.join(self.work, "run")) if f.startswith("inject-")]
         self.n["staging left"] = len(left) if not self.kill else 0

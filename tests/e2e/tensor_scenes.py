@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target of test_objects.py: numpy's arrays and torch's tensors. Prints [[address, expected text]] as JSON, and waits.
 
-What is expected is put together from what numpy and torch say themselves: shape, dtype, device, the first values. Numbers:
-the shortest digits that mean the same in their type, which is what numpy writes. `others`: {version: pid}, copies of the process in which torch says that it is another version.
+The expected texts are made of what numpy and torch themselves report: shape, dtype, device and the first values. Numbers have the fewest
+digits that give the same value in their type, as numpy writes them. `others` is {version: pid} of copies of the process in which torch claims
+to be another version.
 """
 import importlib.util
 import itertools
@@ -25,19 +26,19 @@ def shown(o, text):
 
 
 def number(v):
-    """A numpy scalar as the renderer writes it."""
+    """Returns a numpy scalar as the renderer writes it."""
     if isinstance(v, (bool, np.bool_)):
         return str(bool(v))
     if isinstance(v, np.floating):
         return repr(float(np.format_float_scientific(v, unique=True))) if np.isfinite(v) else repr(float(v))
     if isinstance(v, np.complexfloating):
-        # complex() of the shortest digits: each part of them is exact
+        # complex() of the shortest digits, so that each of its two parts is exact
         return repr(complex(float(number(v.real)), float(number(v.imag))))
     if isinstance(v, (np.datetime64, np.timedelta64)):
         return str(v) if v.dtype.kind == "M" or np.isnat(v) else str(int(v.astype("int64")))
     if isinstance(v, np.void):
         return "(%s%s)" % (", ".join(number(v[n]) for n in v.dtype.names), "," * (len(v.dtype.names) == 1))
-    if isinstance(v, np.ndarray):  # within a record
+    if isinstance(v, np.ndarray):  # a field of a record
         return "[%s]" % ", ".join(map(number, v))
     if isinstance(v, (np.str_, np.bytes_)):
         return repr(v.item())
@@ -173,7 +174,7 @@ if importlib.util.find_spec("torch"):
         tensor(some[7])
         tensor(some[:0])
         tensor(some[:3].expand(4, 3))
-        tensor(some.reshape(2, 1, 2, 1, 3, 2))  # more dimensions than fit into the object
+        tensor(some.reshape(2, 1, 2, 1, 3, 2))  # more dimensions than fit into the tensor object itself
     tensor(torch.tensor([1.5, -2.0, 0.5, float("inf")], dtype=torch.bfloat16))
     grad = torch.ones(2, 2, requires_grad=True)
     tensor(grad)
@@ -198,7 +199,7 @@ if importlib.util.find_spec("torch"):
         pass
 
     tensor(torch.ones(2).as_subclass(Sub), name="__main__.Sub")
-    # Whose values are made of what the memory holds when they are asked for.
+    # Tensors whose values are computed from the memory's contents when they are asked for.
     turned = torch.tensor([1 + 2j]).conj()
     shown(turned, "re:<torch.Tensor shape=.1,. dtype=complex64 device=cpu to be conjugated: .1\\+2j.>$")
     shown(turned.imag, "re:<torch.Tensor shape=.1,. dtype=float32 device=cpu to be negated: 2.0>$")
@@ -219,7 +220,7 @@ if "torch" in sys.modules:
             os.close(keep)
             os.close(1)
             os.write(done, b"x")
-            os.read(alive, 1)  # until the parent has ended
+            os.read(alive, 1)  # returns when the parent has ended
             os._exit(0)
         os.read(ready, 1)
 print(json.dumps(out), flush=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes of torch_scenes.py in which one thread runs the backward of what others made; each returns its losses."""
+"""Scenes of torch_scenes.py in which one thread runs the backward pass of graphs that other threads made. Each returns its losses."""
 import queue
 import threading
 
@@ -17,7 +17,7 @@ class Scale(nn.Module):
 
 
 class Stage(nn.Module):
-    """Its graph is a chain without branches, so the engine cannot run others' nodes in between."""
+    """Its graph is a chain without branches, so the engine cannot run nodes of other stages in between."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ def in_thread(work):
 
 
 def pipeline():
-    """One graph that three threads make, each stage in its own; each thread numbers its nodes from 0. The last one runs backward."""
+    """Three threads make one graph, each of them one stage, and each numbers its nodes from 0. The last thread runs the backward pass."""
     stages = [StageA(), StageB(), StageC()]
     optimizer = torch.optim.SGD([p for s in stages for p in s.parameters()], lr=0.01)
     pipes = [queue.Queue() for _ in range(4)]
@@ -87,7 +87,8 @@ def pipeline():
 
 
 def shards():
-    """Two threads make a graph each and end; a third one adds the losses up. All of their numbers are its own modules', too."""
+    """Two threads make a graph each and end; a third thread adds their losses. All numbers of their nodes also occur in its own modules'
+    graph."""
     models = [ShardA(), ShardB(), ShardC()]
     optimizer = torch.optim.SGD([p for m in models for p in m.parameters()], lr=0.01)
     x = torch.randn(2, 4)
@@ -95,14 +96,14 @@ def shards():
 
     def forward(model, first, losses):
         for _ in range(first):
-            x.requires_grad_() * 1  # a node: numbers go on from there
+            x.requires_grad_() * 1  # makes a node, so the numbers go on from there
         losses.append(model(x).sum())
 
     def step():
         losses = []
-        for _ in range(40):  # numbers up to some hundred are this thread's
+        for _ in range(40):  # makes this thread use the node numbers up to some hundred
             out = models[2](x)
-        for model, first in ((models[0], 0), (models[1], 60)):  # the engine runs the higher numbers first
+        for model, first in ((models[0], 0), (models[1], 60)):  # the engine runs nodes with higher numbers first
             in_thread(lambda: forward(model, first, losses))
         total = losses[0] + losses[1]
         total.backward()

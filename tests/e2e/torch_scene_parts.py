@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scenes of torch_scenes.py share: the losses that they print, how they train, a model without anything special."""
+"""Helpers of the scenes of torch_scenes.py: the losses that they print, how they train, and a plain model."""
 import torch
 from torch import nn
 

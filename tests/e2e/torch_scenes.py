@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small trainings whose module calls are known exactly; test_torch.py records them all in one process.
+"""Small trainings whose calls of modules are known exactly. test_torch.py records them all in one process.
 
     torch_scenes.py SCENE ...        prints "losses JSON" at the end: the numbers that recording must not change
 
-Every scene has classes of its own, so that its rows are told by their names.
+Every scene has classes of its own, so that its rows can be recognized by their names.
 """
 import copy
 import glob
@@ -37,7 +37,7 @@ class SharedHalf(nn.Module):
 
 
 class Shared(nn.Module):
-    """One Linear under two parents."""
+    """One Linear that has two parents."""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +69,7 @@ def later():
     model.second = nn.Linear(4, 4)
     train(model, sgd(model), 3)
 
-    class LaterClass(nn.Module):  # a class that nobody knew when recording began
+    class LaterClass(nn.Module):  # a class that did not exist when recording began
         def forward(self, x):
             return x * 2
 
@@ -78,7 +78,7 @@ def later():
 
 
 class Strays(nn.Module):
-    """Modules made anew in each call."""
+    """Modules that are made anew in each call."""
 
     def __init__(self):
         super().__init__()
@@ -167,7 +167,7 @@ def exceptions():
 
 
 class _StopRecomputationError(Exception):
-    """As torch's own, by which checkpoint() ends a recomputation, from 2.1 on."""
+    """Like torch's own exception, by which checkpoint() ends a recomputation from 2.1 on."""
 
 
 class Stops(nn.Module):
@@ -222,7 +222,7 @@ class Disc(Gen):
 
 
 def gan():
-    """Two models, two optimizers, each with a forward pass of its own: two steps an iteration."""
+    """Two models with an optimizer each, and a forward pass for each optimizer: each iteration is two steps."""
     gen, disc = Gen(), Disc()
     opt_g, opt_d = torch.optim.Adam(gen.parameters()), torch.optim.Adam(disc.parameters())
     for _ in range(3):
@@ -244,7 +244,7 @@ class Pair(nn.Module):
 
 
 def pair():
-    """Two optimizers stepped one after the other: one step."""
+    """Two optimizers that step one after the other make one step."""
     model = Pair()
     opts = torch.optim.SGD(model.one.parameters(), lr=0.1), torch.optim.Adam(model.two.parameters())
     for _ in range(4):
@@ -269,13 +269,13 @@ class Scaled(Gen):
 
 
 def scaler():
-    """GradScaler skips the second of four updates."""
+    """A GradScaler that skips the second of four updates."""
     model = Scaled()
     optimizer = sgd(model)
     for i in range(4):
         optimizer.zero_grad()
         model(torch.randn(2, 4)).sum().backward()
-        if i != 1:  # what GradScaler.step() does when it finds inf: it does not call optimizer.step()
+        if i != 1:  # GradScaler.step() does not call optimizer.step() when it finds inf
             optimizer.step()
 
 
@@ -304,7 +304,7 @@ class Twin(Gen):
 
 
 def twins():
-    """Two roots of one class that live at the same time."""
+    """Two root modules of one class that exist at the same time."""
     one, two = Twin(), Twin()
     for _ in range(3):
         one(torch.ones(1, 4))
@@ -343,7 +343,7 @@ class Copied(Gen):
 
 
 def copies():
-    """What is copied, pickled or saved while recording is as without."""
+    """Copies of a module, and pickled and saved ones, are the same whether recorded or not."""
     model = Copied()
     model(torch.ones(1, 4))
     clones = [copy.deepcopy(model), copy.copy(model), pickle.loads(pickle.dumps(model))]
@@ -397,7 +397,7 @@ class Samples(torch.utils.data.Dataset):
 
 
 def delay():
-    """How long our threads have waited for a processor, and for their turn after a sleep: seconds, all together."""
+    """Returns for how many seconds in all this process's threads have been ready to run and waited for a processor."""
     total = 0
     for path in glob.glob("/proc/self/task/*/schedstat"):
         with open(path) as f:
@@ -406,7 +406,7 @@ def delay():
 
 
 def timed():
-    """Sleeps of known length in forward, backward and data loading; what it measured itself goes to stdout."""
+    """Sleeps for known times in forward, backward and data loading, and prints the times that it measured itself."""
     model = Timed()
     optimizer = sgd(model)
     took = []
@@ -431,7 +431,7 @@ class Loaded(Gen):
 
 
 def linger(worker):
-    time.sleep(0.1)  # a child that ends within 20 ms has no trace
+    time.sleep(0.1)  # a child that ends within 20 ms leaves no trace
 
 
 def workers():
@@ -443,7 +443,7 @@ def workers():
 
 
 def soak():
-    """Everything that makes something new, again and again; memory at a quarter of the time and at the end, in KiB."""
+    """Does everything that makes new objects again and again. Prints the peak memory in KiB after a quarter of the time and at the end."""
     import resource
     end, quarter, early = time.monotonic() + float(os.environ["SCENE_SECONDS"]), 0, None
     while time.monotonic() < end:
@@ -456,7 +456,7 @@ def soak():
                 return x
 
         Fresh()(torch.ones(1))
-        LOSSES.clear()  # else they are what grows
+        LOSSES.clear()  # otherwise this list itself would grow
         quarter += 1
         if early is None and time.monotonic() > end - 0.75 * float(os.environ["SCENE_SECONDS"]):
             early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -503,7 +503,7 @@ def unused_optimizer():
 
 
 def wait_for_agent():
-    """Until modules' calls are seen, where we are recorded: what is counted is all that the scenes do."""
+    """If the process is recorded, waits until the agent sees calls of modules, so that it counts all that the scenes do."""
     recorded = any("libprobing-agent.so" in line for line in open("/proc/self/maps"))
     while recorded and os.environ.get("PROBING_TORCH_PROFILING") != "off" and "__init_subclass__" not in vars(nn.Module):
         time.sleep(0.01)
@@ -517,7 +517,7 @@ def main():
     print("losses", json.dumps(LOSSES), flush=True)
     dist = torch.distributed
     if dist.is_available() and dist.is_initialized():
-        dist.destroy_process_group()  # else torch's own threads now and then meet an interpreter that is gone, and abort
+        dist.destroy_process_group()  # without it, threads of torch sometimes run when the interpreter is gone, and abort
 
 
 if __name__ == "__main__":

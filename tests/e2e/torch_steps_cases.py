@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of test_torch_steps.py: how people write a training, and which steps that makes."""
+"""The programs of test_torch_steps.py: ways in which people write a training, each with the steps that it makes."""
 HEAD = """
 import sys, time, torch
 from torch import nn
@@ -70,7 +70,7 @@ def check(p):
 for p in m.parameters(): p.register_post_accumulate_grad_hook(check)
 """
 
-CASES = {  # what the program does, and its steps: (source, how many, forwards, backwards, optimizers) in order of time
+CASES = {  # {name: (program, its steps in order of time)}; steps are given as (source, how many, forwards, backwards, optimizers)
     "no_module": ("""
 w = nn.Parameter(torch.ones(8, 1)); opt = torch.optim.SGD([w], 0.01)
 for i in range(N):
@@ -344,7 +344,7 @@ teacher = net()
 for i in range(N):
     with torch.no_grad(): a, b = teacher(x), teacher(2 * x)
     opt.zero_grad(); ((m(x) - b) + (m(2 * x) - a)).pow(2).sum().backward(); opt.step()
-""", [("evaluation", 2, 2, 0, 0), ("optimizer", 20, 78, 20, 20)]),  # those before the first step may be an evaluation
+""", [("evaluation", 2, 2, 0, 0), ("optimizer", 20, 78, 20, 20)]),  # passes before the first step may be an evaluation
     "a_teacher_that_is_evaluated": ("""
 teacher = net().eval()
 for i in range(N):
@@ -368,7 +368,7 @@ class Set(torch.utils.data.Dataset):
         with torch.no_grad(): return encoder(x[0]).expand(8)
 for a in torch.utils.data.DataLoader(Set(), 2):
     opt.zero_grad(); m(a).sum().backward(); opt.step()
-""", [("optimizer", 21, 20, 20, 20)]),  # the last one asks for a batch in vain
+""", [("optimizer", 21, 20, 20, 20)]),  # the last step has no pass: it asks for a batch and gets none
     "compiled_and_evaluated": ("""
 c = torch.compile(m, backend="eager")
 for i in range(10):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes of torch_scenes.py in which something is around the model: DistributedDataParallel, FSDP, torch.compile."""
+"""Scenes of torch_scenes.py in which something wraps the model: DistributedDataParallel, FSDP or torch.compile."""
 import json
 import os
 
@@ -72,7 +72,7 @@ BACKEND = os.environ.get("SCENE_BACKEND", "aot_eager")
 
 
 def compiled():
-    """Graphs are counted; the test compares them with a run that is not recorded."""
+    """Counts the compiled graphs; the test compares the count with that of an unrecorded run."""
     import torch._dynamo as dynamo
     graphs = []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the wire format of Protocol Buffers without any schema: what was written is there under its field numbers."""
+"""Reads the wire format of Protocol Buffers without a schema: values are found by their field numbers."""
 
 
 def varint(data, at):
@@ -14,7 +14,8 @@ def varint(data, at):
 
 
 def fields(data):
-    """(number, value) of a message, in order: int of a varint or a fixed64, bytes of what has a length."""
+    """Yields (number, value) for each field of a message, in order. The value is an int for a varint or fixed64, and bytes for a field with
+    a length."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -32,7 +33,7 @@ def fields(data):
 
 
 def message(data):
-    """{number: [values]}"""
+    """Returns {number: [values]} of a message."""
     out = {}
     for number, value in fields(data):
         out.setdefault(number, []).append(value)
@@ -44,7 +45,7 @@ def one(m, number, default=0):
 
 
 def packed(values):
-    """The numbers of a repeated field, packed or not."""
+    """Returns the numbers of a repeated field, whether packed or not."""
     out = []
     for value in values:
         if isinstance(value, int):
