@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent under LD_PRELOAD: how programs end, what they fork and run, and that they do not notice."""
+"""The agent under LD_PRELOAD: how programs end, what they fork and execute, and that they do not notice the agent."""
 import os
 import signal
 import subprocess
@@ -60,8 +60,8 @@ print(pid, os.waitpid(pid, 0)[1])
 
 @FEW
 def test_young_children_leave_no_files(agent, run, interpreter):
-    """Forked children that end, or run another program, at once; a fork that no handler sees; vfork with a
-    program that is not there."""
+    """Forked children that end or execute another program at once leave no files; nor do a fork that calls no fork handlers, and a vfork
+    whose program does not exist."""
     script = agent.script("""
 import contextlib, ctypes, os, subprocess, sys, threading, time
 old = []  # children that were there for so long, on a busy machine, that they may have begun a recording
@@ -122,7 +122,7 @@ if __name__ == "__main__":
         pool.close()
         pool.join()
 """)
-    # of one run: else a worker that begins late moves away what one of "another run" that has ended wrote
+    # all of one run: otherwise a worker that begins late would move away the trace of one that has ended, as that of "another run"
     done = run([interpreter.path, script, method], env=agent.env(PROBING_MAIN_PID=0, PROBING_RUN="test"))
     assert done.stderr == ""
     workers = set(map(int, done.stdout.split()))
@@ -155,7 +155,8 @@ if len(sys.argv) < 4:
 
 @pytest.mark.pythons(min=(3, 12))
 def test_fork_warning(agent, run, python):
-    """os.fork() counts threads and warns when there are several: not because of ours, but still for others."""
+    """os.fork() counts threads and warns if there are several. It must not warn because of the agent's threads, but still because of
+    others."""
     fork = "import os\npid = os.fork()\nif pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\n"
     alone = run([python.path, "-W", "always", agent.script(fork)], env=agent.env())
     assert alone.stderr == ""
@@ -167,7 +168,7 @@ def test_fork_warning(agent, run, python):
 @pytest.mark.pythons(count=1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_killed(agent, run, python, number):
-    """Nothing catches these in the process; its parent probing-record finishes the trace."""
+    """The process cannot catch these signals, so its parent probing-record finishes the trace."""
     script = agent.script("""
 import os, sys, time
 time.sleep(0.5)
@@ -195,7 +196,7 @@ def test_not_python(agent, spawn, run):
 
 @pytest.mark.pythons(count=1, torch=True)
 def test_torch_exceptions(agent, run, python):
-    """C++ exceptions in torch still find their handlers: no unwinder of ours stands in for libgcc's."""
+    """C++ exceptions in torch still find their handlers: the agent brings no unwinder that would replace libgcc's."""
     script = agent.script("""
 import torch
 caught = 0
@@ -213,7 +214,7 @@ print(caught)
     assert agent.rows(agent.trace, "sample")
 
 
-# As in a sandbox, or before Linux 5.9: close_range() is refused, so our threads have the program's table of descriptors.
+# As in a sandbox, or before Linux 5.9: close_range() is refused, so the agent's threads share the program's table of descriptors.
 WITHOUT_CLOSE_RANGE = """
 import ctypes, os, struct, sys
 code = struct.pack("=HBBIHBBIHBBIHBBI", 0x20, 0, 0, 0, 0x15, 0, 1, 436, 0x06, 0, 0, 0x00050000 + 38, 0x06, 0, 0, 0x7fff0000)
@@ -228,7 +229,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 @pytest.mark.parametrize("refused", [False, True], ids=["own-table", "shared-table"])
 @pytest.mark.pythons(count=1)
 def test_closed_descriptors(agent, spawn, python, refused):
-    """A daemon closes all descriptors it does not know, and opens its own files in their places."""
+    """A daemon closes all descriptors that it does not know, and opens its own files under their numbers."""
     script = agent.script("""
 import os, time
 while not os.path.exists("close"): time.sleep(0.01)
@@ -247,10 +248,10 @@ print("end")
     if refused:
         first = [python.path, "-c", WITHOUT_CLOSE_RANGE, "/usr/bin/env", "LD_PRELOAD=" + env.pop("LD_PRELOAD")]
     process = spawn(first + [python.path, script], cwd=str(agent.tmp), env=env, stderr=subprocess.PIPE)
-    before = agent.wait_for(agent.trace, "memory", 1)  # it is at work
+    before = agent.wait_for(agent.trace, "memory", 1)  # the agent is recording
     (agent.tmp / "close").touch()
     conftest.wait_for_line(process, "closed")
-    agent.wait_for(agent.trace, "memory", before + 5, process)  # and after that, too
+    agent.wait_for(agent.trace, "memory", before + 5, process)  # and goes on recording after that
     (agent.tmp / "go").touch()
     assert process.communicate() == (b"end\n", b"")
     agent.check_whole(agent.trace, "exit")
@@ -260,8 +261,8 @@ print("end")
 
 @pytest.mark.pythons(count=2)
 def test_no_descriptor_of_ours(agent, spawn, python):
-    """No number that the program could get is taken, and none that it lists is ours; its limit does not count ours. What an evaluation
-    opens is the program's."""
+    """The agent takes no descriptor number that the program could get, appears in no list of the program's descriptors, and does not count
+    towards its limit. A file that an evaluation opens is the program's."""
     script = agent.script("""
 import os, resource, sys, threading, time
 lowest = os.open("/dev/null", os.O_RDONLY)

@@ -78,14 +78,14 @@ def test_eval_bounds(agent, start, interpreter):
         done = json.loads(reply)
         assert "...[cut]" in (done["value"] or "") + done["out"] + (done["error"] or "") or len(done["out"]) > 60000
 
-    # A late answer is nobody's, least of all the next client's.
+    # A late answer goes to nobody, least of all to the next client.
     assert agent.mail(live, "eval", "import time; time.sleep(1.0); 'late'", 200)[0] is None
     assert evaluate(agent, live, "'next'")["value"] == "'next'"
-    # One that waits for the interpreter does not hold up what needs no interpreter.
+    # A request that waits for the interpreter does not delay requests that need no interpreter.
     fifo, held = agent.tmp / "fifo", agent.tmp / "held"
     os.mkfifo(str(fifo))
-    hold = "import ctypes; ctypes.PyDLL(None).system(%r)" % (": > %s; read x < %s" % (held, fifo)).encode()  # with the GIL, until somebody writes
-    while not held.exists():  # what has not begun when its client leaves is not done
+    hold = "import ctypes; ctypes.PyDLL(None).system(%r)" % (": > %s; read x < %s" % (held, fifo)).encode()  # holds the GIL until somebody writes to the FIFO
+    while not held.exists():  # a request that has not begun when its client leaves is never executed
         assert agent.mail(live, "eval", hold, 500)[0] is None
     assert agent.mail(live, "eval", "1", 200)[0] is None
     assert agent.mail(live, "flush") == (0, "")
@@ -109,7 +109,7 @@ while True:
 
 @pytest.mark.pythons(min=(3, 11), max=(3, 11))
 def test_eval_leaves_no_eval_breaker_set(agent, spawn, python):
-    """3.11 never gets past the call of a traced function while it is set. Elsewhere all calls are slower then."""
+    """While it is set, Python 3.11 never gets past the call of a traced function; in other versions all calls are slower."""
     process = spawn([python.path, agent.script(TRACED)], ready="ready", env=agent.env())
     live, = wait_for(agent.lives)
     for source, timeout in (("1", 100000), ("while True: pass", 200), ("while True: pass", 200)):
@@ -151,8 +151,8 @@ told[:2], [e.callcount for e in its.getstats() if getattr(e.code, "co_name", "")
 @pytest.mark.parametrize("way", ["profiled", "not"])
 @pytest.mark.pythons(min=(3, 11))
 def test_eval_under_a_profiler(agent, spawn, python, way):
-    """The program's own is told of the program's calls and of no other, for all that is evaluated meanwhile (3.12: it is told of all
-    threads). Where there is none, an evaluation may use one."""
+    """The program's own profiler is told of the program's calls only, however much is evaluated meanwhile (in 3.12 it is told of all
+    threads). Without one, an evaluation may use a profiler."""
     process = spawn([python.path, agent.script(PROFILED), way], ready="ready", env=agent.env(), cwd=str(agent.tmp))
     live, = wait_for(agent.lives)
     for n in range(10):
@@ -168,7 +168,7 @@ def test_eval_under_a_profiler(agent, spawn, python, way):
 @FEW
 @pytest.mark.parametrize("source", ["1", "import time; time.sleep(30)", "while True: pass"])
 def test_eval_at_exit(agent, spawn, interpreter, source):
-    """The program ends while an evaluation waits for the interpreter, sleeps or runs: it ends as ever."""
+    """The program ends while an evaluation waits for the interpreter, sleeps or runs: it ends as it would without."""
     script = agent.script("import ctypes, sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
                           "ctypes.PyDLL(None).usleep(300000)\nsys.exit(7)\n")
     process = spawn([interpreter.path, script], ready="ready", env=agent.env(), stdin=subprocess.PIPE)
@@ -210,7 +210,8 @@ def test_config_flush_stop(agent, start, python):
 
 @FEW
 def test_inject_stub(agent, spawn, interpreter):
-    """Loaded as an injector would, here by the program itself: starts, refuses to start twice, starts again."""
+    """The stub, loaded as an injector would load it but by the program itself, starts the agent, refuses to start it twice, and starts it
+    again."""
     script = agent.script("import _ctypes, sys, time\nprint('ready', flush=True)\n"
                           "for line in sys.stdin:\n    _ctypes.dlopen(line.strip(), 2)\n")
     process = spawn([interpreter.path, script], ready="ready", stdin=subprocess.PIPE)
@@ -265,16 +266,16 @@ threading.Thread(target=late).start()
 
 @pytest.mark.parametrize("first", ["threads", "none"])
 def test_an_evaluation_leaves_no_thread_in_threading(agent, spawn, python, first):
-    """Up to 3.12 threading keeps an object of each foreign thread that asks for itself, as logging does; and who imports it
-    first is its main thread."""
+    """Up to 3.12 threading keeps an object for each foreign thread that asks for its own object, as logging does; and the thread that first
+    imports threading becomes its main thread."""
     process = spawn([python.path, "-S", agent.script(FOREIGN), first], ready="ready", env=agent.env(), stdin=subprocess.PIPE,
                     stderr=subprocess.PIPE)
     live, = wait_for(agent.lives)
     plain = evaluate(agent, live, "import sys; 'threading' in sys.modules")
-    assert plain["value"] == str(first == "threads")  # nothing of ours imports it
+    assert plain["value"] == str(first == "threads")  # the agent itself must not import it
     assert evaluate(agent, live, "import logging; logging.warning('one')")["ok"]
     assert evaluate(agent, live, "import threading; 1 / 0 if threading.current_thread() else 0")["ok"] is False
-    # Broken off, by its client's leaving.
+    # An evaluation that is interrupted because its client leaves.
     assert agent.mail(live, "eval", "import threading\nthreading.current_thread()\nwhile True: pass", 300)[0] is None
     wait_for(lambda: agent.mail(live, "eval", "'again'", 500)[0] == 0)
     wait_for(lambda: "probing-eval" not in thread_names(process.pid).values())

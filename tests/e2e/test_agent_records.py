@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent records besides stacks: process, settings, metrics, modules; and what it does without a disk."""
+"""What the agent records besides stacks (process, settings, metrics, modules), and what it does when it cannot write to the disk."""
 import os
 import re
 import subprocess
@@ -16,8 +16,8 @@ def test_settings(agent, run, python):
                                                 PROBING_SESSION="abc"))
     config = {c["key"]: c["value"] for c in agent.rows(agent.trace, "config")}
     want = {"probing.sample_rate": "0.02", "probing.native": "0", "probing.metrics": "0.25", "probing.session": "abc"}
-    assert {key: config[key] for key in want} == want and "probing.max_memory" in config  # all settings are there
-    # The process may have ended before the sampler finds Python; a note then says so.
+    assert {key: config[key] for key in want} == want and "probing.max_memory" in config  # all settings are recorded
+    # The process may have ended before the sampler found Python; then a note says so.
     assert [n for n in agent.rows(agent.trace, "note") if n["level"] > 0 and n["part"] != "sampler"] == []
 
 
@@ -97,7 +97,7 @@ def build_id(path):
 
 @pytest.mark.pythons(count=1)
 def test_modules(agent, run, spawn, python):
-    """What is mapped at the start, what comes later, what goes away."""
+    """Records say what is mapped at the start, what is loaded later, and what is unloaded."""
     library = agent.tmp / "libcomes.so"
     source = agent.tmp / "comes.c"
     source.write_text("int comes(void) { return 1; }\n")
@@ -143,7 +143,7 @@ until("end")
     {"PROBING_TRACE": "/" + "x" * 300},
 ])
 def test_unwritable(agent, run, python, setting):
-    """No trace can be made: the program runs as ever, and no thread of ours stays."""
+    """If no trace can be made, the program runs as ever, and no thread of the agent remains."""
     done = run([python.path, "-c", "import os, time\nwhile len(os.listdir('/proc/self/task')) > 1: time.sleep(0.01)\nprint(1)"], cwd=agent.tmp,
                env=agent.env(**setting))
     assert (done.stdout, done.stderr) == ("1\n", "")
@@ -159,7 +159,7 @@ def test_no_room_for_the_live_file(agent, run, python):
 
 @pytest.mark.pythons(count=1)
 def test_disk_full(agent, run, python):
-    """The trace's file system fills up: the program goes on, and what was written before is good."""
+    """The trace's file system fills up: the program goes on, and what was written before can be read."""
     if run(["unshare", "-rm", "/bin/true"], check=None).returncode:
         pytest.skip("no mount namespace to be had")
     script = agent.script("""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""import probing: spans, events, steps, settings, variables; without an agent, with one, and one that comes later."""
+"""`import probing`: spans, events, steps, settings and variables, without an agent, with one, and with one that comes later."""
 import json
 import os
 import subprocess
@@ -135,7 +135,7 @@ def check_recorded(build, python, record, convert, sql):
         "whole": 3, "real": 2.5, "text": "h\u00e9", "none": None, "flag": 1, "nan": "nan", "big": pytest.approx(float(1 << 80)),
         "some": "[1, 2]", "many": "<list of 99>", "other": "<class 'object'>"}
     assert sql(db, "SELECT value, typeof(value) FROM event_values WHERE name = 'whole'") == [(3, "integer")]
-    # steps of a program without torch: the first one's beginning is not known
+    # steps of a program without torch; where the first one begins is not known
     assert sql(db, "SELECT step, source, duration > 0, \"end\" > 0 FROM steps") == [(0, "mark", 0, 1), (1, "mark", 1, 1), (41, "mark", 1, 1)]
 
 
@@ -317,7 +317,7 @@ def check_variables(build, python, record, convert, sql):
     for step, func, name, value, when in sql(db, "SELECT step, func, name, value, at FROM variables"):
         at.setdefault(when, {}).setdefault(step, {})[name + "@" + func] = value
     for step in range(3):
-        after = {"after@fit": step + 100, "self.done@fit": step + 100} if step < 2 else {}  # the last at the return
+        after = {"after@fit": step + 100, "self.done@fit": step + 100} if step < 2 else {}  # the last value is the one at the return
         assert at["step"][step] == {
             **after, "epoch@fit": step, "loss@Trainer.fit": 1 / (step + 1), "self.lr@fit": 0.5 ** step,
             "words@fit": "{'n': %d}" % step, "captured@fit": step * 10, "top@<module>": "module"}
@@ -326,7 +326,7 @@ def check_variables(build, python, record, convert, sql):
     assert notes.count("bad@fit: no text") == 1 and any(t.startswith("nope@fit had no value") for t in notes)
     assert list(at["return"]) == [2] and at["return"][2]["late@fit"] == "at the end"
     assert at["return"][2]["after@fit"] == at["return"][2]["self.done@fit"] == 102
-    if python.version >= (3, 12):  # before, only functions that are on the stack at the end of a step, or of a model's call
+    if python.version >= (3, 12):  # before 3.12, only functions that are on the stack at the end of a step or of a model's call
         assert at["return"][2]["acc1@validate"] == 0.75
     logs = sql(db, "SELECT epoch, step, loss FROM training_logs ORDER BY step")
     assert logs == [(0, 0, 1.0), (1, 1, 0.5), (2, 2, 1 / 3)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributed runs under PROBING=1: each rank its own trace, who launches, who trains, who loads data; values of tensors."""
+"""Distributed runs under PROBING=1: each rank has its own trace, which says who launches, who trains and who loads data; values of tensors."""
 import os
 
 import pytest
@@ -47,7 +47,7 @@ EXPRS = "loss@train,half@train,whole@train,picture@train,view@train,rank@train"
 
 
 def site_of(run, build, python, tmp_path):
-    """A directory that has the package and the .pth file, and an environment in which this Python reads it."""
+    """Returns a directory that has the package and the .pth file, and an environment in which this Python uses it."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text("import site\nsite.addsitedir(%r)\n" % str(build.share / "python"))
@@ -92,7 +92,7 @@ def test_torchrun(build, run, tmp_path, convert, sql):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["debian", "recent"])
 def test_spawned_ranks_without_an_environment(build, run, kind, tmp_path, convert, sql):
-    """torch.multiprocessing.spawn, rank told to init_process_group alone."""
+    """torch.multiprocessing.spawn: the rank is given to init_process_group alone."""
     python, why = find_torch(kind)
     if not python:
         pytest.skip(why)

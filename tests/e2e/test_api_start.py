@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PROBING=1 python train.py: probing python-install, the .pth file, who is recorded and who is not, and where to."""
+"""PROBING=1 python train.py: probing python-install, the .pth file, which processes are recorded, and into which files."""
 import os
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def venv(run, tmp_path):
 
 @pytest.fixture(scope="module")
 def installed(build, tmp_path_factory):
-    """One that has it, for the tests that do not change it."""
+    """A directory with the package installed, for tests that do not change it."""
     v = Venv(conftest.run_command, tmp_path_factory.mktemp("installed") / "venv", SOME[0])
     conftest.run_command([build.tool("probing"), "python-install", "--python", v.python])
     return v
@@ -48,7 +48,7 @@ def test_install_and_uninstall(venv, run, interpreter, tmp_path):
     done = v.install()
     assert [os.path.basename(line.split(" ")[0].rstrip("/")) for line in done.stdout.splitlines()] == ["probing", "probing.pth"]
     assert "installed for " + v.python in done.stderr and "import probing" in done.stderr
-    assert v.install().stdout == done.stdout  # again: the same
+    assert v.install().stdout == done.stdout  # a second installation says the same
     assert run([v.python, "-c", "import probing, sys; print('_probing' in sys.modules, probing.__version__)"],
                cwd=str(tmp_path)).stdout.startswith("False 0.")
     assert "would remove" in v.install("--uninstall", "--dry-run").stdout and len(v.files()) == 2
@@ -105,7 +105,7 @@ def test_who_is_recorded(installed, run, value, recorded, tmp_path, convert, sql
     else:
         assert done.stderr == ""
     traces = [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.zst")]
-    assert len(traces) == recorded.split().count("True") + (value in ("followed", "nested"))  # it starts the innermost
+    assert len(traces) == recorded.split().count("True") + (value in ("followed", "nested"))  # the .pth file starts only the innermost one
     assert ("trace.zst" in traces) == recorded.startswith("True")
     if value == "1":
         db = convert(tmp_path / "trace.zst")
@@ -159,19 +159,19 @@ if __name__ == "__main__":
 
 @FEW
 def test_os_exit_is_no_death(venv, run, interpreter, tmp_path, convert, sql):
-    """What ends by os._exit(), as every worker that multiprocessing forks, was not killed, also where nothing is preloaded."""
+    """A process that ends by os._exit(), as every worker that multiprocessing forks, was not killed, even if nothing is preloaded."""
     v = venv(interpreter)
     v.install()
     (tmp_path / "leave.py").write_text(LEAVE)
     run([v.python, tmp_path / "leave.py"], check=5, env=dict(os.environ, PROBING="1"), cwd=str(tmp_path))
     db = convert(tmp_path / "trace.zst")
-    # a call that failed has ended the recording, and what came then is not known
+    # a failed call has ended the recording, and what happened after it is not known
     assert sql(db, "SELECT end_reason, exit_code FROM trace ORDER BY exit_code") == [("_exit", None), ("_exit", 0), ("_exit", 5)]
     assert sql(db, "SELECT * FROM failures") == []
 
 
 def test_bad_values_are_said_and_in_the_trace(installed, run, tmp_path, convert, sql):
-    """One line each, by the first process of the run; the program goes on with the defaults."""
+    """The first process of the run prints one line for each bad value, and the program goes on with the defaults."""
     v = installed
     env = dict(os.environ, PROBING="1", PROBING_TORCH_PROFILING="sideways", PROBE_TORCH_EXPRS="loss", PROBING_METRICS="x",
                PROBING_SAMPLE_RATE="100")
@@ -198,7 +198,7 @@ def test_a_trace_that_cannot_be_made_is_said(installed, run, tmp_path, trace):
 
 
 def test_a_file_that_is_no_trace_stays(installed, run, tmp_path):
-    """And the line that says where the trace is then does not speak of a run that there is not."""
+    """The line that says where the trace is then does not mention an earlier run, because there is none."""
     (tmp_path / "notes.txt").write_text("mine\n")
     done = run([installed.python, "-c", "import probing; print(probing.trace())"],
                env=dict(os.environ, PROBING="1", PROBING_TRACE="notes.txt"), cwd=str(tmp_path))
@@ -230,7 +230,7 @@ def test_a_lost_agent_harms_nobody(venv, run, tmp_path):
     (["sh", "-c", 'ulimit -v 409600; exec "$@"', "sh"], "too little space (ulimit -v): recording would take it from the program"),
     (["tests/programs/filter", "kill", 324], "a seccomp filter would end it for a system call (membarrier): the agent's threads make it")])
 def test_what_may_not_be_recorded_runs(installed, build, run, tmp_path, limits, says):
-    """Why is said as probing-record says it; from Python, too."""
+    """A program that must not be recorded runs, and is told why in the words of probing-record, from Python, too."""
     (tmp_path / "program.py").write_text("import probing\ntry:\n    probing.enable()\nexcept probing.ProbingError as e:\n    print(e)\n")
     limits = [build.root / limits[0] if "/" in limits[0] else limits[0]] + limits[1:]
     done = run(limits + [installed.python, tmp_path / "program.py"], env=dict(os.environ, PROBING="1"), cwd=str(tmp_path))
@@ -247,7 +247,7 @@ def test_the_pth_file_imports_nothing_when_not_asked(build, tmp_path, run):
 
 @pytest.mark.slow
 def test_pip_install(venv, run, tmp_path):
-    """From a copy of the tree: pip builds in the source directory."""
+    """Installs from a copy of the tree, because pip builds in the source directory."""
     python = next((p for p in PYTHONS if p.version[:2] == (3, 13)), SOME[-1])
     repo = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     source = tmp_path / "source"
@@ -262,7 +262,7 @@ def test_pip_install(venv, run, tmp_path):
     out = run([exe, "-c", "import probing; print(probing.is_recording(), probing.trace())"],
               env=dict(os.environ, PROBING="1"), cwd=str(tmp_path)).stdout
     assert out == "True %s\n" % (tmp_path / "trace.zst").resolve()
-    # The tools, without another installation in the PATH: through a link, too, and with the program's own exit code.
+    # The tools work without another installation in the PATH, also through a link, and return the program's own exit code.
     bin_dir = tmp_path / "venv" / "bin"
     env = {k: v for k, v in os.environ.items() if k != "PATH"}
     env["PATH"] = "%s:/usr/bin:/bin" % bin_dir

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-convert --append: what is new comes into a database, what is there is not converted again, and what fails changes nothing."""
+"""probing-convert --append adds new traces to a database, converts nothing again that is there, and changes nothing when it fails."""
 import hashlib
 import json
 import os
@@ -56,13 +56,13 @@ def digest(path):
 def test_what_is_added_is_as_if_it_had_been_there(job, sql, tmp_path):
     whole, db = tmp_path / "whole.db", tmp_path / "out.db"
     job("-q", *job.nodes, whole)
-    job("--append", job.nodes[0], db)  # there is none yet: it is made
+    job("--append", job.nodes[0], db)  # there is no database yet, so it is made
     said = job("--append", *job.nodes[:2], db)
     assert "2 traces (and 2 that were there already)" in said
     before = sql(db, "SELECT id, ts FROM sample ORDER BY id")
     job("-q", "-a", *job.nodes, db)
     same(sql, whole, db)
-    # What was there has the times and numbers that it had; what came is laid on its clock.
+    # Old rows keep their times and numbers; the new ones are aligned to the clock of the old ones.
     assert set(before) <= set(sql(db, "SELECT id, ts FROM sample"))
     errors = clock_errors(sql, db)
     assert errors[len(errors) * 99 // 100] < 100e-6
@@ -72,7 +72,7 @@ def test_what_is_added_is_as_if_it_had_been_there(job, sql, tmp_path):
 
 
 def test_a_trace_that_has_grown(job, sql, tmp_path):
-    """What is there of a recording that went on is replaced; under another name it is the same recording."""
+    """A recording that has grown replaces its earlier state, also if its file has another name."""
     db, whole = tmp_path / "out.db", tmp_path / "whole.db"
     part = tmp_path / "part"
     part.mkdir()
@@ -89,19 +89,19 @@ def test_a_trace_that_has_grown(job, sql, tmp_path):
     assert sql(db, "SELECT count(*) FROM sample")[0][0] > few
     same(sql, whole, db)
     assert "0 traces (and 8 that were there already)" in job("-a", *job.nodes, db)
-    # An earlier state of a trace that is there takes nothing away.
+    # An earlier state of a trace that is in the database removes nothing.
     with open(str(part / "3.zst"), "r+b") as f:
         f.truncate(os.path.getsize(traces[3]) // 2)
     job("-qa", part, db)
     same(sql, whole, db)
 
 
-# What says how it came to be, and not what there is.
+# The columns that say how the database was made, and not what is in it.
 HOW = {"trace_read", "torch_read", "clock_boot", "clock_knot", "sqlite_stat1", "sqlite_stat4"}
 
 
 def rows(sql, db):
-    """All tables, row for row."""
+    """Returns all tables, row for row."""
     names = [n for n, in sql(db, "SELECT name FROM sqlite_master WHERE type = 'table'") if n not in HOW]
     return {n: sorted(sql(db, 'SELECT * FROM "%s"' % n), key=repr) for n in names}
 
@@ -118,7 +118,8 @@ ALIGNMENT = 'SELECT host, method, "group", reference, matches, traces, "from", "
 
 
 def test_views_are_as_if_it_had_been_there(job, sql, tmp_path):
-    """Every view, and how the clocks were aligned to the column, where the machine that was there first is the one that others are laid on."""
+    """Every view, and every column about the clocks' alignment, is the same as after one conversion of everything, if the machine that came
+    first is the one that others are aligned to."""
     whole, db = tmp_path / "whole.db", tmp_path / "out.db"
     job("-q", *job.nodes[:2], whole)
     job("-q", job.nodes[0], db)
@@ -126,7 +127,7 @@ def test_views_are_as_if_it_had_been_there(job, sql, tmp_path):
     job("-qa", *job.nodes[:2], db)
     assert sql(db, "SELECT * FROM clock_boot") == sql(whole, "SELECT * FROM clock_boot")
     assert not differences(every_view(sql, db), every_view(sql, whole))
-    # Named again alone, and with what it has more, that machine is still what the others are laid on.
+    # If that machine is named again alone, with new records, it is still the one that the others are aligned to.
     before = sql(db, ALIGNMENT)
     job("-qa", job.nodes[1], db)
     job("-qa", *job.nodes[:2], db)
@@ -134,13 +135,14 @@ def test_views_are_as_if_it_had_been_there(job, sql, tmp_path):
 
 
 def near(a, b):
-    """Rows of ALIGNMENT: times to a millisecond."""
+    """Returns the rows of ALIGNMENT with times rounded to milliseconds."""
     return len(a) == len(b) and all(x[:6] == y[:6] and all((u is None) == (v is None) and abs((u or 0) - (v or 0)) < 1e-3 for u, v in zip(x[6:], y[6:]))
                                     for x, y in zip(a, b))
 
 
 def test_alignment_of_traces_that_grow(job, sql, tmp_path):
-    """What is said of the clocks goes on with what came: of one machine from its first anchor on, which is no span yet; of several by their matches."""
+    """What is known about the clocks goes on with the new records: for a single machine from its first anchor on (which alone spans no
+    time), for several machines by their matches."""
     part = tmp_path / "part"
     part.mkdir()
     traces = sorted(os.path.join(n, t) for n in job.nodes[:2] for t in os.listdir(n))
@@ -156,7 +158,7 @@ def test_alignment_of_traces_that_grow(job, sql, tmp_path):
 
 @pytest.mark.parametrize("steps", [3, pytest.param(16, marks=pytest.mark.slow)])
 def test_only_what_came_since_is_read(fleet, build, run, sql, tmp_path, steps):  # noqa: F811
-    """Each state of a trace that grows gives the rows of its whole conversion, and what was there is not read again."""
+    """Each state of a growing trace gives the same rows as its whole conversion, and what is already in the database is not read again."""
     out, _ = fleet("one", "--ranks", 2, "--nodes", 1, "--minutes", 0.3 if steps < 4 else 0.7, "--hz", 50, "--tp", 2)
     convert, db, whole, t = build.tool("probing-convert"), tmp_path / "out.db", tmp_path / "whole.db", tmp_path / "t.zst"
     source = sorted(str(p) for p in out.glob("*/*.zst"))[1]
@@ -168,17 +170,17 @@ def test_only_what_came_since_is_read(fleet, build, run, sql, tmp_path, steps): 
         assert not differences(rows(sql, db), rows(sql, whole)), n
         records = sql(db, "SELECT records FROM trace_file")[0][0]
         assert done["records"] == records - before
-        assert len(sql(db, "SELECT * FROM trace_read")) == (n < steps - 1) # the last one has an end
+        assert len(sql(db, "SELECT * FROM trace_read")) == (n < steps - 1) # the last state has an end
         before = records
 
 
-# What has numbers of functions, frames and stacks.
+# Tables with numbers of functions, frames and stacks.
 NUMBERED = {"function", "frame", "stack", "part", "stack_total", "function_total", "sample"}
 
 
 def left_over(sql, db, whole):
-    """Addresses that were sampled (in a library that was just being loaded, say) before the trace said which file lies there: each was a function of
-    its own then, whose row stays behind as the trace is read again, and the numbers go on from it."""
+    """Returns addresses that were sampled (for example in a library that was just being loaded) before the trace said which file lies
+    there. Each became a function of its own, and its row remains when the trace is read again and numbers go on from it."""
     bare = "SELECT name FROM function WHERE type = 1 AND module IS NULL"
     return set(sql(db, bare)) - set(sql(whole, bare))
 
@@ -186,7 +188,7 @@ def left_over(sql, db, whole):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["debian", "recent"])
 def test_torch_in_pieces(build, run, sql, tmp_path, kind):
-    """What PyTorch did is gone on with from within a step, with calls open in several threads."""
+    """Conversion of what PyTorch did continues from within a step, with calls open in several threads."""
     python, why = find_torch(kind)
     if not python:
         pytest.skip(why)
@@ -207,7 +209,7 @@ def test_torch_in_pieces(build, run, sql, tmp_path, kind):
 
 
 def test_a_trace_that_is_gone_on_with_among_others(job, sql, tmp_path):
-    """Several that grow, in a database whose first they are not, with ids between those of others."""
+    """Several traces grow in a database in which they are not the first, with ids between those of others."""
     db, whole, part = tmp_path / "out.db", tmp_path / "whole.db", tmp_path / "part"
     part.mkdir()
     traces = sorted(os.path.join(n, t) for n in job.nodes[:2] for t in os.listdir(n))
@@ -217,10 +219,10 @@ def test_a_trace_that_is_gone_on_with_among_others(job, sql, tmp_path):
         job("-qa", part, db)
     job("-qf", "--clocks", db, part, whole)
     mine, theirs = rows(sql, db), rows(sql, whole)
-    for name in ("function", "frame", "stack", "part"): # shared: their numbers go by who came first
+    for name in ("function", "frame", "stack", "part"): # these tables are shared, so their numbers depend on which trace came first
         assert len(mine[name]) == len(theirs[name]), name
     same(sql, whole, db)
-    for x in (mine, theirs): # how well its clock was known when it was read
+    for x in (mine, theirs): # how well the trace's clock was known when it was read
         x["trace_file"] = [r[:27] + r[28:] for r in x["trace_file"]]
     numbered = {"function", "frame", "stack", "part", "stack_total", "function_total", "sample", "rank_list", "group_rank", "process_group"}
     assert not differences({n: r for n, r in mine.items() if n not in numbered}, theirs)
@@ -243,7 +245,7 @@ def test_a_full_disk_while_a_trace_is_gone_on_with(fleet, job, sql, tmp_path):  
 
 
 def test_names_that_come_at_the_end(build, run, sql, record, tmp_path, spawn):
-    """Of a process that was killed: what it had left, and the names of its native code, come behind what was read. Segments, too."""
+    """A killed process: its last records, and the names of its native code, come behind what was read before. Also with segments."""
     script = tmp_path / "work.py"
     script.write_text("import sys, time, zlib\nprint('on', flush=True)\nwhile True: zlib.compress(bytes(1 << 18))\n")
     convert, db, whole = build.tool("probing-convert"), tmp_path / "out.db", tmp_path / "whole.db"
@@ -252,7 +254,7 @@ def test_names_that_come_at_the_end(build, run, sql, record, tmp_path, spawn):
               stdout=subprocess.PIPE, env=env)
     p.stdout.readline()
     seen = 0
-    while seen < 3: # until there were rows to go on from
+    while seen < 3: # until there are rows to continue from
         run([convert, "-qa", tmp_path / "t.zst", db], timeout=600)
         n = sql(db, "SELECT coalesce(max(records), 0) FROM trace_file JOIN trace_read ON trace = id")[0][0]
         seen += n > 100
@@ -268,13 +270,13 @@ def test_names_that_come_at_the_end(build, run, sql, record, tmp_path, spawn):
                   "SELECT file, records, blocks, end_reason, lost FROM trace_file ORDER BY file",
                   "SELECT name, tid, samples FROM thread ORDER BY start_ts, tid"):
         mine, theirs = sql(db, query), sql(whole, query)
-        if "cpu" in query: # numbered by when each trace came
+        if "cpu" in query: # numbered by the order in which traces came
             mine, theirs = ([r[1:] for r in x] for x in (mine, theirs))
         assert mine == theirs, query
 
 
 def test_a_recording_that_goes_on(build, job, run, sql, record, tmp_path, spawn):
-    """Of a process that still writes: each time what it has so far."""
+    """A process that still writes: each time the database gets what the trace has so far."""
     script = tmp_path / "work.py"
     script.write_text("print('on', flush=True)\nwhile True: sum(range(999))\n")
     db = tmp_path / "out.db"
@@ -300,14 +302,14 @@ def test_what_fails_changes_nothing(job, sql, tmp_path):
     db = tmp_path / "out.db"
     job("-q", job.nodes[0], db)
     before, rows = digest(db), sql(db, "SELECT count(*), total(ts) FROM sample")
-    # The disk is full (the file may not grow) in the middle.
+    # The disk is full (the file may not grow) in the middle of the work.
     blocks = os.path.getsize(str(db)) // 512 + 300
     said = job("-qa", *job.nodes, db, code=3, limit="ulimit -f %d" % blocks)
     assert "out.db: " in said and said.count("\n") == 1
     assert sql(db, "SELECT count(*), total(ts) FROM sample") == rows and digest(db) == before
-    # It is killed in the middle, where it has begun to write or later: the next who opens it sees what was.
+    # The tool is killed in the middle, after it began to write or later: whoever opens the database next sees its earlier state.
     def writing(more):
-        """It writes, and has written so many bytes; or it is through already."""
+        """Waits until the tool has written so many bytes, or has ended."""
         p = subprocess.Popen([job.tool, "-qa"] + job.nodes + [str(db)], stderr=subprocess.DEVNULL)
         begun, size = tmp_path / "out.db-journal", os.path.getsize(str(db))
         while p.poll() is None and not (begun.exists() and os.path.getsize(str(db)) >= size + more):
@@ -318,7 +320,7 @@ def test_what_fails_changes_nothing(job, sql, tmp_path):
         p.send_signal(signal.SIGKILL)
         through = p.wait() == 0
         assert sql(db, "PRAGMA integrity_check") == [("ok",)]
-        if through or sql(db, "SELECT count(*) FROM trace") == [(8,)]:  # killed between its last write and its end
+        if through or sql(db, "SELECT count(*) FROM trace") == [(8,)]:  # it was killed between its last write and its end
             break
         assert sql(db, "SELECT count(*), total(ts) FROM sample") == rows
     # Ctrl-C.
@@ -331,14 +333,15 @@ def test_what_fails_changes_nothing(job, sql, tmp_path):
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(job, fleet, run, tmp_path):  # noqa: F811
-    """Its bytes, at once: it may be copied, and it may lie where the next who reads it cannot write. Nothing is left beside it."""
+    """The file's bytes are right at once, without a recovery: it may be copied, and it may lie where its next reader cannot write. No other
+    file is left beside it."""
     db, disk = tmp_path / "out.db", tmp_path / "disk"
     job("-q", job.nodes[0], db)
     more, _ = fleet("more", "--ranks", 8, "--nodes", 2, "--minutes", 2, "--seed", 5)
     disk.mkdir()
     shell = 'mount -t tmpfs -o size=$4k none "$0" || exit 77; cp "$1" "$0" && "$2" -qa "$3" "$0/out.db"; echo "code $?"; ls "$0"; cmp "$1" "$0/out.db"'
     done = run(["unshare", "-rm", "/bin/sh", "-c", shell, disk, db, job.tool, more, os.path.getsize(str(db)) // 1024 + 1500], check=False, timeout=600)
-    if done.returncode == 77 or "unshare failed" in done.stderr:  # in a chroot the kernel refuses a user namespace
+    if done.returncode == 77 or "unshare failed" in done.stderr:  # in a chroot the kernel refuses user namespaces
         pytest.skip("no small file system can be mounted: " + done.stderr.strip())
     assert "no space left on the disk" in done.stderr and (done.stdout, done.returncode) == ("code 3\nout.db\n", 0), (done.stdout, done.stderr)
 
@@ -352,7 +355,7 @@ def test_two_at_once(job, sql, tmp_path):
     assert "another program writes it" in said and said.count("\n") == 1
     holder.execute("ROLLBACK")
     holder.close()
-    # For real: each of them is told, or waits for nobody and is right.
+    # With real processes: each either is told that the database is busy, or waits for nobody and adds its traces.
     many = [subprocess.Popen([job.tool, "-qa"] + job.nodes + [str(db)], stderr=subprocess.PIPE, universal_newlines=True) for _ in range(3)]
     for p in many:
         said = p.communicate()[1]
@@ -407,14 +410,14 @@ def test_wrong_words(job, tmp_path):
 
 
 def test_clocks_that_nothing_compares_yet(job, sql, tmp_path):
-    """Traces of another machine alone say nothing of its clock; with those that are there named, they do."""
+    """Traces of another machine alone say nothing about its clock; if the machines that are there are named with them, they do."""
     db = tmp_path / "out.db"
     job("-q", job.nodes[0], job.nodes[1], db)
     said = job("-a", job.nodes[2], db)
     assert "cannot be compared with those that were there" in said and "Name the traces" in said
     assert sql(db, "SELECT method, count(*) FROM clock_alignment GROUP BY 1 ORDER BY 1") == [("anchors", 1), ("collectives", 2)]
     early = sql(db, "SELECT e.id, e.ts FROM event e JOIN trace_file t ON e.id BETWEEN t.first_id AND t.last_id WHERE t.host <> 'node002'")
-    # What is there of it is not converted again: its times change.
+    # What is there of it is not converted again; only its times change.
     said = job("-a", *job.nodes, db)
     assert "cannot be compared" not in said and "2 traces (and 6 that were there already)" in said
     assert set(early) <= set(sql(db, "SELECT id, ts FROM event"))
@@ -424,18 +427,19 @@ def test_clocks_that_nothing_compares_yet(job, sql, tmp_path):
     same(sql, tmp_path / "whole.db", db)
     assert sql(db, "SELECT DISTINCT clock, clock_group FROM trace_file") == [("collectives", 1)]
     assert sql(db, 'SELECT count(*), sum(method = "collectives"), count(DISTINCT "group"), sum(reference) FROM clock_alignment') == [(4, 4, 1, 1)]
-    # Every time of every table has moved: none lies outside of its trace, and each machine is as far off as a whole conversion says.
+    # Every time in every table has moved: none lies outside of its trace, and each machine's clock is off by as much as a conversion of
+    # everything says.
     for table in ("sample", "torch_call", "comm", "cpu", "fact", "setting", "process_info", "torch_step", "span", "event"):
         assert sql(db, "SELECT count(*) FROM %s r JOIN trace_file t ON t.id = r.id >> 40 WHERE abs(r.ts - t.start_ts) > 60e9" % table) == [(0,)], table
     offsets = [dict(sql(d, 'SELECT host, "offset" FROM clock_alignment')) for d in (db, tmp_path / "whole.db")]
     gaps = [offsets[0][h] - offsets[1][h] for h in offsets[0]]
-    assert max(gaps) - min(gaps) < 10e-3 # of seconds; they drift by 3 ms meanwhile, and the two conversions have different references
-    # and it says where, for what comes later
+    assert max(gaps) - min(gaps) < 10e-3 # seconds; the clocks drift by 3 ms meanwhile, and the two conversions align to different machines
+    # and the database says where the machines' clocks lie, for traces that come later
     assert "0 traces (and 8 that were there already)" in job("-a", *job.nodes, db)
 
 
 def test_two_groups_become_one(job, sql, tmp_path):
-    """Two pairs of machines, each aligned in itself: what tells how one machine lies moves both of its pair."""
+    """Two pairs of machines are each aligned within themselves; a trace that tells how one machine's clock lies moves both of its pair."""
     db = tmp_path / "out.db"
     job("-q", *job.nodes[:2], db)
     job("-qa", *job.nodes[2:], db)
@@ -468,7 +472,8 @@ def test_a_full_disk_while_times_change(job, sql, tmp_path):
 @pytest.mark.slow
 @pytest.mark.limit(1200)
 def test_100000_files(job, sql, tmp_path):
-    """Most of them of processes that have not written yet: what there is is found, what is the same of all is said of ten."""
+    """Most files are of processes that have not written anything yet. Those with traces are found, and a message that is the same for all
+    is printed for ten."""
     many, db = tmp_path / "many", tmp_path / "out.db"
     for d in range(100):
         (many / ("d%02d" % d)).mkdir(parents=True)
@@ -484,24 +489,24 @@ def test_100000_files(job, sql, tmp_path):
 
 
 def test_names_that_come_after_a_stack_leave_no_second_one(build, run, sql, tmp_path):
-    """A stack has other frames once the trace says what its addresses are called: views have it as it is then, alone."""
+    """A stack gets other frames when the trace later says what its addresses are called: views then show it with these only."""
     convert, db, whole, t = build.tool("probing-convert"), tmp_path / "out.db", tmp_path / "whole.db", tmp_path / "t.zst"
     golden, seen = pathlib.Path(__file__).resolve().parents[1] / "golden" / "complete.zst", []
     text = "SELECT k.depth, r.name FROM stack_frame k JOIN frame r ON r.id = k.frame ORDER BY 1, 2"
-    for state in states(golden, 7) * 2:  # the second time through, what is there already is longer
+    for state in states(golden, 7) * 2:  # the second time, each state is shorter than what is already in the database
         t.write_bytes(state)
         run([convert, "-qa", t, db], check=False)
         seen.append(sql(db, text))
     run([convert, "-q", golden, whole])
     assert seen[-1] == sql(whole, text) != seen[4]
-    run([convert, "-qa", golden.with_name("basic.zst"), db])  # numbers go on behind what went
+    run([convert, "-qa", golden.with_name("basic.zst"), db])  # new numbers go on after those of what was deleted
     run([convert, "-qf", golden, golden.with_name("basic.zst"), whole])
     frames = "SELECT trace_id, func, lineno, sum(count) FROM backtrace GROUP BY 1, 2, 3"
     assert sql(db, frames) == sql(whole, frames)
 
 
 def without_process(trace):
-    """The trace with its first block damaged: what says whose it is."""
+    """Returns the trace with its first block damaged, which says what process it belongs to."""
     data, at = cuts(trace)
     end = at[1] if len(at) > 1 else len(data)
     with open(str(trace), "r+b") as f:
@@ -510,8 +515,8 @@ def without_process(trace):
 
 
 def test_traces_that_do_not_say_whose_they_are(job, sql, tmp_path):
-    """Their beginning is lost: each is a recording of its own, which is known again, alone and beside others. They were all taken for one, and
-    the second to be added was left out."""
+    """The beginning of the traces is lost: each is a recording of its own, and is recognized when it comes again, alone and beside others.
+    (Once they were all taken for one, and the second to be added was left out.)"""
     whole, db = tmp_path / "whole.db", tmp_path / "out.db"
     traces = sorted(os.path.join(n, t) for n in job.nodes[:2] for t in os.listdir(n))
     for trace in traces[:3]:
@@ -525,7 +530,7 @@ def test_traces_that_do_not_say_whose_they_are(job, sql, tmp_path):
     same(sql, whole, db)
     assert sql(db, "SELECT count(*), count(boot), sum(traces), max(traces) FROM clock_alignment") == sql(
         whole, "SELECT count(*), count(boot), sum(traces), max(traces) FROM clock_alignment")
-    # In two files it is the same one still.
+    # In two files it is still the same recording.
     copy = tmp_path / "copy.zst"
     shutil.copy(traces[0], str(copy))
     assert "the same recording as" in job(traces[0], copy, tmp_path / "twice.db", code=1)
@@ -533,8 +538,8 @@ def test_traces_that_do_not_say_whose_they_are(job, sql, tmp_path):
 
 
 def test_machines_without_a_boot_id(fleet, build, run, sql, tmp_path):  # noqa: F811
-    """/proc/sys/kernel/random/boot_id cannot be read everywhere. Each trace is one boot then, with one row, however often it is named again and
-    grows; and what aligned it is what is said of it, not of all such traces."""
+    """/proc/sys/kernel/random/boot_id cannot be read everywhere. Each such trace then counts as a boot of its own, with one row, however
+    often it is named again and grows; and what aligned it is said of it alone, not of all such traces."""
     out, _ = fleet("job", "--ranks", 4, "--nodes", 4, "--minutes", 0.5, "--offset", 1, "--no-boot-ids")
     traces = sorted((out / n / t) for n in os.listdir(str(out)) if n.startswith("node") for t in os.listdir(str(out / n)))
     whole, db, tool = tmp_path / "whole.db", tmp_path / "out.db", build.tool("probing-convert")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows as a stream of Arrow's IPC format, from `probing query` and over HTTP: what other people's readers make of it."""
+"""Rows as a stream of Arrow's IPC format, from `probing query` and over HTTP, as other people's readers see them."""
 import json
 import subprocess
 
@@ -31,7 +31,8 @@ def stream(build, database, sql):  # noqa: F811
 
 
 def test_readers(build, serve, database, engine, tmp_path):  # noqa: F811
-    """Every type, NULL and what is no UTF-8; the same over HTTP; more than one batch, one row, none, no column of a type."""
+    """Readers get every type, NULL, and text that is not UTF-8, also over HTTP; more than one batch, one row, no row, and a column whose
+    type nothing tells."""
     def read(raw):
         (tmp_path / "rows.arrows").write_bytes(raw)
         return json.loads(engine(["-c", READERS, tmp_path / "rows.arrows"], "pyarrow", "polars", "duckdb"))
@@ -45,7 +46,7 @@ def test_readers(build, serve, database, engine, tmp_path):  # noqa: F811
     sql = COUNT + "SELECT x, x / 8.0 AS eighth, 'row ' || x AS t, iif(x % 3, x, NULL) AS some FROM c"
     got = read(server.query(sql, format="arrow")[2])
     assert got["batches"] == 3 and got["rows"] == got["duckdb"] == got["polars"] == [[x, x / 8, "row %d" % x, x if x % 3 else None] for x in range(1, 20001)]
-    # Times of the views: NULL, infinity; whole seconds among them; a name alone makes no time of integers or text.
+    # Times of the views may be NULL or infinite, or whole seconds; a column's name alone does not make times of integers or text.
     sql = ("SELECT column1 AS timestamp, column2 AS start, column3 AS \"end\" FROM (VALUES (1732480496.25, 5, '13:00'), (NULL, 6, 'x'), (1732480497, 7, NULL), (9e999, 8, 'y'))")
     got = read(server.query(sql, format="arrow")[2])
     assert got["types"] == ["timestamp[ns, tz=UTC]", "int64", "string"]
@@ -56,7 +57,7 @@ def test_readers(build, serve, database, engine, tmp_path):  # noqa: F811
 
 
 def test_a_column_of_two_types(build, database):  # noqa: F811
-    """Which column, and what decides; before the first batch nothing is written."""
+    """The error names the column and says what decided its type; it comes before the first batch is written."""
     done = stream(build, database, COUNT + "SELECT iif(x < 15000, x, 'late') AS v FROM c")
     assert done.returncode == 3 and b"column v began with integers, then came text: CAST(... AS TEXT)" in done.stderr
     done = stream(build, database, "SELECT * FROM nowhere")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing ask`: the questions that come with it, on simulated jobs whose truth is known and on a real recording."""
+"""The questions that `probing ask` can answer, on simulated jobs whose truth is known and on a real recording."""
 import json
 import os
 import re
@@ -17,19 +17,19 @@ def test_straggler(build, run, simulated_job):
     answer, tables = ask(build, run, "straggler", out / "out.db")
     steps = run([build.tool("probing-query"), "--csv", out / "out.db", "SELECT count(*) FROM steps WHERE rank = 5 AND complete"])
     cost = float(re.fullmatch(r"rank 5: the others waited for it in \d+ of \d+ collectives, ([0-9.]+) of [0-9.]+ s in all, \d+ % of the run", answer).group(1))
-    assert cost == pytest.approx(0.030 * int(steps.stdout.split()[1]), rel=0.15), answer  # others' clocks are up to a second off
+    assert cost == pytest.approx(0.030 * int(steps.stdout.split()[1]), rel=0.15), answer  # clocks of other machines are up to a second off
     rank, median = tables[1]
     assert rank["forward"] - median["forward"] == pytest.approx(0.030, rel=0.2) and rank["rank"] == 5
 
 
-# What follows from the calls, made anew after they were changed; and the view's figure, after the collectives were.
+# Rows that are derived from the calls are made anew after the calls were changed; and the view's figure, after the collectives were.
 ANEW = "DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM straggler; INSERT INTO straggler SELECT * FROM stragglers_made;"
 SUMS = "UPDATE straggler SET others_waited = (SELECT coalesce(sum(min(skew_ms, longest_ms - shortest_ms)), 0) / 1e3 FROM collective c" \
        " WHERE c.last_rank = straggler.rank AND c.shortest_rank = c.last_rank AND c.op <> 'barrier');"
 
 
 def straggler(build, run, sql, db):
-    """The answer, and the rank that it speaks of: it is the first one of the view."""
+    """Returns the answer and the rank that it names, which is the first one of the view."""
     said = ask(build, run, "straggler", db)[0]
     rank = int(re.match(r"(?:no straggler: )?rank (\d+)", said).group(1))
     assert sql(db, "SELECT rank FROM stragglers LIMIT 1") == [(rank,)], said
@@ -37,7 +37,8 @@ def straggler(build, run, sql, db):
 
 
 def test_straggler_by_cost(build, run, simulated_job, tmp_path, sql):
-    """Each step's large all_reduce waits for rank 5, the three small ones after it for nobody: it is the straggler, though in a quarter of them."""
+    """In each step the others wait for rank 5 in the large all_reduce, and for nobody in the three small ones after it. So rank 5 is the
+    straggler, though it is late in only a quarter of the collectives."""
     small = "INSERT INTO collective SELECT \"group\", seq * 1000 + n.value, op, arrived, size, complete, first_enter, last_enter, exit, 0.1, (seq + n.value) % 5, (seq + n.value) % 5," \
             " 0.1, 0.2, 8, dtype, NULL, run, attempt FROM collective, json_each('[1,2,3]') n; UPDATE straggler SET collectives = 4 * collectives;" + SUMS
     db = edited(simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db", tmp_path, small)
@@ -49,15 +50,16 @@ def test_straggler_by_cost(build, run, simulated_job, tmp_path, sql):
 @pytest.mark.parametrize("rank, late, answer", [
     ("3", "iif(rowid = (SELECT max(rowid) / 2 FROM collective), 9e4, 0)", r"rank 3: .*; not throughout: longer than for any other in \d of 10 tenths of them, (9\d|100) % of it in one"),
     ("3", "iif(rowid < (SELECT max(rowid) / 5 FROM collective), 1e3, 0)", r"rank 3: .*; not throughout: longer than for any other in [2-5] of 10 tenths of them, [56]\d % of it in one"),
-    ("iif(rowid % 20 < 15, 3, 4)", "50", r"rank 3: .* the run"),  # throughout
+    ("iif(rowid % 20 < 15, 3, 4)", "50", r"rank 3: .* the run"),  # late throughout the run
     ("iif(rowid % 9 < 6, 3, 4)", "iif(rowid < (SELECT max(rowid) / 2 FROM collective), 400, 9)",
-     r"rank 3: the others waited for it in 11\d of 176 collectives, .* % of the run"),  # two thirds of what there is, in each part of it, though most of it early
+     r"rank 3: the others waited for it in 11\d of 176 collectives, .* % of the run"),  # in two thirds of them, in each part of the run, though mostly early
     ("iif(rowid % 20 < 9, 3, 4 + rowid % 2)", "50", r"no straggler: rank 3 was waited for longest, .* % of the run, and others were waited for, too"),
     ("3", "0.05", r"no straggler: rank 3 was waited for longest, 0.00\d of 0.00\d s in all, in 17\d of 176 collectives, 0.0\d % of the run \(less than 0.5 %\)"),
-    ("3", "iif(rowid = (SELECT max(rowid) / 2 FROM collective), 2e3, 0.1)",  # a tenth of the run, once
+    ("3", "iif(rowid = (SELECT max(rowid) / 2 FROM collective), 2e3, 0.1)",  # a tenth of the run, all at once
      r"no straggler: rank 3 was waited for longest, .*, at times, as any rank is where processors are short: longer than for any other in \d+ of 10 tenths of them")])
 def test_a_busy_machine_makes_no_straggler(build, run, simulated_job, tmp_path, sql, rank, late, answer):
-    """Who costs more than half of all waiting and throughout is named; where processors are short every rank is late for a time, so that it takes more of the run if not, and that is said."""
+    """A rank is named if it causes more than half of all waiting, throughout the run. If processors are short, every rank is late for some
+    time, so a rank that is late only for a time must cause more of the run; and the answer says so."""
     db = edited(simulated_job("--seed", 1) / "out.db", tmp_path,
                 "UPDATE collective SET last_rank = {0}, shortest_rank = {0}, longest_ms = shortest_ms + {1}, skew_ms = {1} WHERE {1} IS NOT 0;".format(rank, late) + SUMS)
     said = straggler(build, run, sql, db)[0]
@@ -66,11 +68,12 @@ def test_a_busy_machine_makes_no_straggler(build, run, simulated_job, tmp_path, 
 
 @pytest.mark.parametrize("ranks, minutes, late, answer", [
     (2, 0.1, "iif(tenth = 0, 64, 8)", "no straggler: rank 1 was waited for longest, "), (4, 0.1, "iif(tenth = 0, 64, 8)", "no straggler: rank 1 was waited for longest, "),
-    (2, 0.4, "iif(tenth = 0, 64, 8)", "rank 1: the others waited for it in "),  # throughout
+    (2, 0.4, "iif(tenth = 0, 64, 8)", "rank 1: the others waited for it in "),  # late throughout
     (2, 0.4, "iif(nth % 24 = 0, 300, 0)", "no straggler: rank 1 was waited for longest, "),
     (4, 0.4, "iif(nth % 24 = 0, 300, 0)", r"rank 1: .*; not throughout: longer than for any other in 9 of 10 tenths of them")])
 def test_a_lead_of_chance(build, run, simulated_job, tmp_path, sql, ranks, minutes, late, answer):
-    """Rank 1 is waited for longest in nine tenths of the collectives, rank 0 in the last: of a few seconds, and of two ranks where it is a few collectives, that happens by chance."""
+    """Rank 1 is waited for longest in nine tenths of the collectives, rank 0 in the last tenth. In a run of a few seconds, or with two
+    ranks and few collectives, this can happen by chance."""
     db = edited(simulated_job("--seed", 1, "--ranks", ranks, "--minutes", minutes) / "out.db", tmp_path,
                 "CREATE TABLE lead AS SELECT id, nth, iif(tenth < 9, 1, 0) AS rank, {0} AS late FROM (SELECT id, nth, nth * 10 / n AS tenth FROM"
                 " (SELECT rowid AS id, row_number() OVER (ORDER BY first_enter) - 1 AS nth, count(*) OVER () AS n FROM collective));"
@@ -87,12 +90,13 @@ def test_neither_durations_nor_clocks_alone_make_a_straggler(build, run, simulat
     assert straggler(build, run, sql, db)[0].startswith("no straggler: rank ")
 
 
-NOISY = ("--jitter", "500", "--outliers", "0.05")  # 15 s of waiting a minute by chance
+NOISY = ("--jitter", "500", "--outliers", "0.05")  # 15 s of waiting a minute, by chance alone
 
 
 @pytest.mark.parametrize("late, noise", [("1", ()), ("3", ()), ("5", ()), ("3", NOISY), ("10", NOISY)])
 def test_a_small_straggler_is_told_from_chance(build, run, simulated_job, late, noise):
-    """A few percent of a step of 100 ms: by how evenly it is late, also where others cost more by single long waits."""
+    """The straggler costs a few percent of a step of 100 ms. It is found because it is late evenly, even if other ranks cost more by single
+    long waits."""
     said = ask(build, run, "straggler", simulated_job("--ranks", 4, "--minutes", "0.6", "--straggler", "2:" + late, *noise) / "out.db")[0]
     found = re.match(r"rank 2: the others waited for it in \d+ of \d+ collectives, .* in all, ([0-9.]+) % of the run", said)
     assert found, said
@@ -100,7 +104,7 @@ def test_a_small_straggler_is_told_from_chance(build, run, simulated_job, late, 
 
 
 def test_ranks_begin_when_they_can(build, run, simulated_job, tmp_path, sql):
-    """What the others wait before the first step is no straggling, and is said beside."""
+    """Time that the others wait before the first step is not straggling; it is reported separately."""
     first = "UPDATE collective SET last_rank = 3, shortest_rank = 3, longest_ms = shortest_ms + 9000, skew_ms = 9000 WHERE first_enter < (SELECT min(ts) / 1e9 FROM torch_step WHERE duration NOT NULL);"
     answer, tables = ask(build, run, "straggler", edited(simulated_job("--seed", 1) / "out.db", tmp_path, first + SUMS))
     assert re.match(r"no straggler: rank [^3] ", answer) or " 0." in answer, answer
@@ -109,7 +113,7 @@ def test_ranks_begin_when_they_can(build, run, simulated_job, tmp_path, sql):
 
 @pytest.mark.parametrize("shape", [("--seed", s, "--ranks", r) for s in (2, 3) for r in (2, 4)] + [("--seed", 1, "--tp", 2, "--pp", 2, "--jitter", 200)])
 def test_a_healthy_job_has_no_straggler(build, run, simulated_job, sql, shape):
-    """Nor when its ranks are late by much now and then."""
+    """Even if its ranks are late by much now and then."""
     for noise in ((), NOISY):
         assert straggler(build, run, sql, simulated_job(*shape, *noise) / "out.db")[0].startswith("no straggler: rank ")
 
@@ -125,7 +129,7 @@ def test_a_straggler_in_a_pipeline(build, run, simulated_job, shape):
 
 
 def test_a_straggler_of_each_run(build, run, simulated_job, sql):
-    """Of two runs each has its own waiting, and the one with a straggler is named."""
+    """Of two runs, each has its own waiting, and the one with a straggler is named."""
     out = simulated_job("--runs", "2", "--straggler", "5:30") / "out.db"
     said = straggler(build, run, sql, out)[0]
     assert re.match(r"rank 5 of run \S+: the others waited for it in \d+ of \d+ collectives, ", said), said
@@ -145,7 +149,7 @@ def test_a_straggler_of_few_collectives(build, run, simulated_job, tmp_path, sql
 
 
 def test_a_straggler_that_cannot_be_told(build, run, simulated_job, tmp_path):
-    """Clocks that could not be laid on each other, and calls of which none came to its end: a sentence each."""
+    """If clocks cannot be aligned, or if no call came to its end, a sentence says so."""
     db = simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
     apart = edited(db, tmp_path, "UPDATE trace_file SET clock_group = id;" + ANEW)
     answer, tables = ask(build, run, "straggler", apart)
@@ -156,7 +160,7 @@ def test_a_straggler_that_cannot_be_told(build, run, simulated_job, tmp_path):
 
 
 def test_loader_of_one_rank(build, run, simulated_job, tmp_path):
-    """Where one rank waits for its data the others wait for it: the mean over all would hide that."""
+    """If one rank waits for its data, the others wait for it: the mean over all ranks would hide that."""
     db = simulated_job("--seed", 1) / "out.db"
     slow = "UPDATE torch_step SET data = 0.01 * duration; UPDATE torch_step SET data = 0.6 * duration WHERE id >> 40 %s (SELECT id FROM trace_file WHERE rank = 2)"
     answer, _ = ask(build, run, "loader", edited(db, tmp_path, slow % "="))
@@ -166,7 +170,7 @@ def test_loader_of_one_rank(build, run, simulated_job, tmp_path):
 
 
 def test_memory(build, run, simulated_job, tmp_path):
-    """All ranks load 300 MB before the first step and give it back after the last; rank 3 keeps 2 MB more each second of its work."""
+    """All ranks load 300 MB before the first step and free it after the last; rank 3 leaks 2 MB in each second of its work."""
     db = simulated_job("--seed", 1) / "out.db"
     rows = "WITH work AS (SELECT id, rank, first_id, start_ts, end_ts FROM trace_file), second(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM second WHERE n < 59)" \
            " INSERT INTO memory_sample(id, ts, rss) SELECT w.first_id + 1000000 + n, w.start_ts + n * (w.end_ts - w.start_ts) / 60, 5000000 * n FROM work w, second;"
@@ -195,7 +199,7 @@ def test_memory(build, run, simulated_job, tmp_path):
 
 
 def test_what_if(build, run, simulated_job, sql):
-    """The same job without its straggler is known: the answer has it within 2 %."""
+    """The same job without its straggler is also simulated: the answer must agree with it within 2 %."""
     with_it, without = simulated_job("--straggler", "5:40", "--offset", "1", "--jitter", "5", "--outliers", "0"), \
         simulated_job("--offset", "1", "--jitter", "5", "--outliers", "0")
     answer, tables = ask(build, run, "what_if", with_it / "out.db")
@@ -213,7 +217,7 @@ def test_what_if(build, run, simulated_job, sql):
 
 
 def test_what_if_of_a_process_alone(build, run, simulated_job, tmp_path):
-    """It waits for nobody but for its data."""
+    """The process waits for nobody, only for its data."""
     db = edited(simulated_job("--straggler", "5:40") / "out.db", tmp_path, """DELETE FROM trace_file WHERE rank > 0;
         UPDATE trace_file SET rank = NULL, world_size = NULL; DELETE FROM comm;
         UPDATE torch_step SET data = duration / 4""")
@@ -226,12 +230,12 @@ def test_what_if_of_a_process_alone(build, run, simulated_job, tmp_path):
 
 
 def test_what_if_of_a_part(build, run, simulated_job):
-    """Of a job with more calls than can be replayed the last ones are, and that is said; the straggler is the same."""
+    """If a job has more calls than can be replayed, the last ones are, and the answer says so; the straggler is the same."""
     db = simulated_job("--straggler", "5:20") / "out.db"
     tell = "replay('calls') AS calls, replay('part') AS part, replay('seen') AS seen, replay('length') AS length, replay('nth rank', 1) AS rank"
 
     def asked(*most):
-        first = "".join("replay('most', %d) AS most, " % n for n in most)  # a SELECT's columns are worked out from the left
+        first = "".join("replay('most', %d) AS most, " % n for n in most)  # a SELECT's columns are evaluated from left to right
         return json.loads(run([build.tool("probing-query"), "--json", db, "SELECT " + first + tell]).stdout)[0]
 
     whole = asked()
@@ -242,7 +246,7 @@ def test_what_if_of_a_part(build, run, simulated_job):
 
 
 def test_what_if_of_a_pipeline(build, run, simulated_job, sql):
-    """A slow stage, and a slow rank of a stage: jobs that are otherwise the same say what the answer must be, within 2 %."""
+    """A slow stage, and a slow rank of a stage: jobs that are otherwise the same tell what the answer must be, within 2 %."""
     def a_step(out):
         return sql(out / "out.db", "SELECT (max(timestamp) - min(timestamp)) / (max(step) - min(step)) FROM steps WHERE rank = 0 AND complete")[0][0]
 
@@ -256,18 +260,19 @@ def test_what_if_of_a_pipeline(build, run, simulated_job, sql):
     def job(*more):
         return simulated_job("--pp", "4", "--jitter", "5", "--outliers", "0", "--offset", "1", *more)
 
-    # Stage 0 loads the data, so it is the next slowest: the first job is what is left when stage 2 is as fast as that.
+    # Stage 0 loads the data, so it is the next slowest: the first job is what remains when stage 2 is as fast as stage 0.
     data = sql(job("--ranks", "4") / "out.db", "SELECT avg(data) FROM steps WHERE rank = 0 AND complete")[0][0]
     slow, less = job("--ranks", "4", "--straggler", "2:20"), job("--ranks", "4", "--straggler", "2:%d" % round(data * 1000))
     found = saved(slow)
     assert a_step(slow) - found["without stage 2's lateness"] == pytest.approx(a_step(less), rel=0.02)
-    assert "without rank 2's lateness" not in found  # nobody does the same
+    assert "without rank 2's lateness" not in found  # no other rank does the same work
     slow, even = job("--straggler", "2:20"), job()
     assert a_step(slow) - saved(slow)["without rank 2's lateness"] == pytest.approx(a_step(even), rel=0.02)
 
 
 def test_two_processes_of_one_rank(build, run, simulated_job, tmp_path):
-    """They are named; what a rank starts (a loader, with the rank in its environment) is not one of them, nor is a rank that was started again."""
+    """Both processes are named. A process that a rank starts (such as a loader, with the rank in its environment) is not one of them, nor
+    is a rank that was started again."""
     out = simulated_job("--duplicate", "5")
     done = run([build.tool("probing"), "ask", "straggler", out / "out.db"])
     assert re.search(r"^probing-ask: 2 processes say that they are rank 5 \(\d+ on node\d+, \d+ on node\d+\): what is said of that rank is of all of them$", done.stderr, re.M), done.stderr
@@ -283,7 +288,8 @@ def test_two_processes_of_one_rank(build, run, simulated_job, tmp_path):
 
 
 def test_what_if_of_a_rank_in_segments(build, run, simulated_job, tmp_path):
-    """A long recording goes on in another trace (segment_size): it is one rank all the same, and its work between the two is not lost."""
+    """A long recording continues in another trace (segment_size). It still counts as one rank, and its work between the two traces is not
+    lost."""
     out = edited(simulated_job("--ranks", "8", "--straggler", "5:20", "--offset", "1") / "out.db", tmp_path, "")
     whole = ask(build, run, "what_if", out)
     assert "without rank 5's lateness" in {r["what"] for r in whole[1][0]}
@@ -303,7 +309,8 @@ def test_what_if_of_a_rank_in_segments(build, run, simulated_job, tmp_path):
 
 
 def test_what_if_of_ranks_that_were_started_again(build, run, simulated_job, sql):
-    """Collectives count from 0 again in each attempt: the longest is replayed, and the minutes between two are nobody's."""
+    """In each attempt collectives count from 0 again: the longest attempt is replayed, and the minutes between two attempts belong to
+    nobody."""
     out = simulated_job("--runs", "3", "--restarts", "--kill", "2:4", "--straggler", "1:20")
     answer, tables = ask(build, run, "what_if", out / "out.db")
     seen = tables[1][0]
@@ -360,8 +367,9 @@ WAITS = "UPDATE sample SET ts = (SELECT ts + 4000 FROM x WHERE trace = sample.id
 @pytest.mark.parametrize("host, tid, percent, waits", [("0", "tid", 100, ""), ("duration", "tid", 0, ""), ("duration / 4", "tid", 75, ""), ("duration", "1", 100, ""),
                                                        ("0", "tid", 0, WAITS % 0), ("duration / 4", "tid", 0, WAITS % 0), ("0", "tid", 100, WAITS % 1)])
 def test_who_is_inside_a_call_computes_nothing(build, run, simulated_job, tmp_path, host, tid, percent, waits):
-    """Every call lies in a backward pass of the same thread, which is inside it for a part of its time. In another thread it would overlap. Where the thread waits for
-    it later, in Work.wait(), its samples say so; where none do, that is said."""
+    """Every call lies within a backward pass of the same thread, which is inside the call for a part of its time; in another thread the
+    call would overlap the pass. If the thread waits for the call later, in Work.wait(), its samples show it; if no samples do, the answer
+    says so."""
     script = ("CREATE TEMP TABLE x AS SELECT id >> 40 AS trace, min(ts) AS ts, max(duration) AS duration FROM torch_call WHERE stage = 2 AND duration > 0 GROUP BY 1;"
               "UPDATE comm SET flags = 0, tid = (SELECT h.tid FROM thread h JOIN torch_call b ON h.id = (b.id >> 40 << 40) + b.thread WHERE b.stage = 2 AND b.id >> 40 = comm.id >> 40"
               " LIMIT 1), ts = (SELECT ts FROM x WHERE trace = comm.id >> 40), duration = 8000; UPDATE comm SET host = %s, tid = %s; UPDATE sample SET flags = 1;" % (host, tid)) + waits
@@ -370,7 +378,8 @@ def test_who_is_inside_a_call_computes_nothing(build, run, simulated_job, tmp_pa
 
 
 def test_waits_that_are_shorter_than_the_time_between_samples(build, run, simulated_job, tmp_path):
-    """A hundred calls within a backward pass, as much time between them, and a sample in each twenty calls' time: four of ten show a wait, so four fifths are waited for."""
+    """A backward pass has a hundred calls, with as much time between them, and a sample is taken once in the time of twenty calls. Four of
+    ten samples show a wait, so four fifths of the calls' time is waited for."""
     script = ("CREATE TEMP TABLE x AS SELECT b.id >> 40 AS trace, b.ts, b.duration / 200 AS call, (SELECT h.tid FROM thread h WHERE h.id = (b.id >> 40 << 40) + b.thread) AS tid, b.thread,"
               " (SELECT k.stack FROM stack_frame k JOIN frame r ON r.id = k.frame WHERE r.name GLOB 'c10d::Work::wait*' LIMIT 1) AS stack, max(b.duration)"
               " FROM torch_call b WHERE b.stage = 2 GROUP BY 1; DELETE FROM comm WHERE (id & 0xffffffffff) > 100;"
@@ -383,7 +392,7 @@ def test_waits_that_are_shorter_than_the_time_between_samples(build, run, simula
 
 
 def test_two_runs(build, run, simulated_job, tmp_path):
-    """The second run of two (processes from 21000 on) beside the first of another job."""
+    """The second of two runs (processes from 21000 on) is compared with the first of another job."""
     first, second = simulated_job("--runs", "2"), simulated_job("--runs", "2", "--step-ms", "150")
     run([build.tool("probing-convert")] + sorted(first.glob("node*/*-1???.zst")) + sorted(second.glob("node*/*-2????.zst"))
         + [tmp_path / "two.db"])
@@ -408,7 +417,7 @@ def test_everything_of_a_plain_program(build, run, tmp_path):
 
 
 def test_one_rank_of_a_job(build, run, simulated_job):
-    """A question about all ranks, asked of one: said what is missing, and the rest answered; never nothing at all."""
+    """A question about all ranks is asked about one: the answer says what is missing, answers the rest, and is never empty."""
     hung, slow = simulated_job("--hang", "3:6"), simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50")
     one = next(iter(sorted(slow.glob("node*/*-r0-*.zst"))))
     for name, code in (("straggler", 1), ("what_if", 1), ("step", 0), ("time", 0)):

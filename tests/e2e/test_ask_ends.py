@@ -30,7 +30,8 @@ def test_hang(build, run, simulated_job):
 @pytest.mark.parametrize("options, said", [(["--hang", "3:6"], "rank 3 never came"), (["--kill", "3:6"], "rank 3 died"), (["--kill", "3:6", "--raise"], "rank 3 had ended")])
 @pytest.mark.parametrize("other, part", [(1, 0.6), (1, 0.97), (7, 0.6), (0, None)])
 def test_hang_beside_a_torn_trace(build, run, simulated_job, tmp_path, options, said, other, part):
-    """A trace that is cut off, or not there, does not say what its rank waited in: it was named first, as one that never came, or had died."""
+    """A trace that is cut off or missing does not say what its rank waited in. (Such a rank was once named first, as one that never came,
+    or that had died.)"""
     job = tmp_path / "job"
     shutil.copytree(str(simulated_job(*options)), str(job), ignore=shutil.ignore_patterns("*.db"))
     trace = next(job.glob("*/*-r%d-*.zst" % other))
@@ -42,10 +43,10 @@ def test_hang_beside_a_torn_trace(build, run, simulated_job, tmp_path, options, 
     answer, tables = ask(build, run, "hang", tmp_path / "out.db")
     assert re.match(r"all_reduce number \d+ of group default_pg: %s" % said, answer), answer
     assert tables[0][0]["waits_for"] == "3" and {r["state"] for r in tables[0][1:]} <= {"cut off", "not recorded"}
-    if options[0] == "--hang":  # and it is said
+    if options[0] == "--hang":  # and the answer says so
         assert answer.endswith("; what rank %d did is not known (%s)" % (other, "no trace here" if part is None else "trace cut off"))
         assert [(r["rank"], r["state"]) for r in tables[1]] == [(3, "never came"), (other, "not recorded" if part is None else "cut off")]
-    # Where it is the only one that may not have come, that is all that can be said.
+    # If it is the only rank that may not have come, nothing more can be said.
     if part == 0.97 and options[0] == "--hang":
         trace = next(job.glob("*/*-r3-*.zst"))
         os.truncate(str(trace), int(trace.stat().st_size * part))
@@ -54,72 +55,75 @@ def test_hang_beside_a_torn_trace(build, run, simulated_job, tmp_path, options, 
         assert "ranks 1,3 may have come or not (their traces are damaged, and without an end)" in answer
 
 
-# Of a job whose rank 3 never came to a call that 0 to 2 and 4 to 7 came to, all within 3 ms: MOMENT is when, all ranks are killed four seconds later.
+# SQL that makes a hang of a job: rank 3 never came to a call that ranks 0 to 2 and 4 to 7 entered within 3 ms, at MOMENT; all ranks are
+# killed four seconds later.
 MOMENT = "(SELECT min(ts) FROM comm WHERE flags & 1)"
 ALL_KILLED = "UPDATE trace_file SET end_ts = (SELECT max(ts) FROM comm WHERE flags & 1) + 4000000000 WHERE rank IS NOT NULL;"
 DIES = "UPDATE trace_file SET end_ts = %s + 100000000 WHERE rank = 3;" % MOMENT
-# In these ranks the call ends, or raises, 200 ms after they came.
+# In these ranks the call ends, or raises, 200 ms after they entered it.
 FAILS = "UPDATE comm SET flags = %d, duration = 200000000 WHERE flags & 1 AND id >> 40 IN (SELECT id FROM trace_file WHERE rank IN (%s));"
 AT_LAST = "UPDATE trace_file SET end_ts = end_ts - 3400000000 WHERE rank <> 3;"
 TERMED = "INSERT INTO trigger_event SELECT f.last_id - 1, %s + %%d, 'term', f.pid, NULL, NULL, 'SIGTERM sent by pid ' || %%s, NULL FROM trace_file f WHERE %%s;" % MOMENT
 RAISES = "INSERT INTO trigger_event SELECT f.last_id - 1, %s + %%d, 'exception', f.pid, NULL, NULL, '%%s', 'File \"x\"' FROM trace_file f WHERE rank IN (%%s);" % MOMENT
-# One that rank %d has started, which takes its number with it.
+# A process that rank %d has started, which inherits its rank number.
 CHILD = "CREATE TEMP TABLE x AS SELECT * FROM trace_file WHERE rank = %d; UPDATE x SET id = 99, first_id = 99 << 40, last_id = (100 << 40) - 1, ppid = pid, pid = 7; INSERT INTO trace_file SELECT * FROM x;"
 OTHERS = "0, 1, 2, 4, 5, 6, 7"
-# And one more each, that they did not wait for the first for.
+# In each rank one call more, which was not waited for before the first was made.
 ONE_MORE = "INSERT INTO comm SELECT f.last_id - 9, c.ts + 1000000, c.tid, c.pg, c.seq + 1, c.op, c.bytes, c.dtype, c.duration, 0, NULL, NULL, 8 FROM comm c JOIN trace_file f ON f.id = c.id >> 40 WHERE c.flags & 8;"
 CAME = "INSERT INTO comm SELECT f.last_id, c.ts, c.tid, c.pg, c.seq, c.op, c.bytes, c.dtype, 90000000, 0, NULL, NULL, 1 FROM comm c, trace_file f WHERE c.flags & 1 AND f.rank = 3 LIMIT 1;"
 
 
 @pytest.mark.parametrize("script, hangs, said", [
-    # gloo's neighbours notice that it died, one does not; they live on for seconds
+    # gloo's neighbours notice that the rank died, one rank does not; they live on for seconds
     (ALL_KILLED + DIES + FAILS % (0, "2, 4"), [(3, "dead", 1, 5)], "rank 3 died at TIME (killed by signal 9 (SIGKILL)), 5 of 8 wait"),
     (ALL_KILLED + DIES + FAILS % (0, "0, 1, 2, 4, 5, 6, 7"), [(3, "dead", 1, 7)], "rank 3 died"),
-    # what raises for that is no cause, but comes after it; what raises while all live may be one
+    # an exception that follows from that is no cause; one that is raised while all ranks live may be one
     (ALL_KILLED + DIES + FAILS % (4, "2, 4"), [(3, "dead", 1, 5), (2, "raised", 0, 5), (4, "raised", 0, 5)], "rank 3 died"),
     (ALL_KILLED + FAILS % (4, "2"), [(3, "never came", 1, 6), (2, "raised", 1, 6)], "rank 3 never came"),
-    # all are killed, one after the other: that a call fails in the last moment of some says nothing
+    # all are killed one after the other: that a call fails at the last moment of some ranks means nothing
     (ALL_KILLED + DIES + FAILS % (0, "2, 4") + AT_LAST, [(3, "never came", 1, 5)], "rank 3 never came"),
-    # killed in it, by itself; and with all others
+    # rank 3 is killed in the call, alone; and together with all others
     (ALL_KILLED + DIES + CAME + FAILS % (0, "2, 4"), [(3, "dead", 1, 5)], "rank 3 died at TIME (killed by signal 9 (SIGKILL)), 5 of 8 wait"),
     (ALL_KILLED + CAME, [(None, "all came", 1, 8)], "all 8 ranks came and it does not complete"),
     # two died, one after the other: the first is named
     (ALL_KILLED + DIES.replace("= 3", "IN (0, 3)") + "UPDATE trace_file SET end_ts = end_ts + 20000000 WHERE rank = 0; DELETE FROM comm WHERE flags & 1 AND id >> 40 ="
      " (SELECT id FROM trace_file WHERE rank = 0);" + FAILS % (0, "2, 4"), [(3, "dead", 1, 4), (0, "dead", 1, 4)], "ranks 0,3 died at TIME (rank 3 first: killed by "),
-    # it raised in all others, or ended there and what they did then raised: nobody waits any more, and it is still who died; also where it died in the call
+    # the call raised in all others, or ended there and what they did next raised: nobody waits any more, but the rank that died is still
+    # the cause; also if it died in the call
     (ALL_KILLED + DIES + RAISES % (3e8, "RuntimeError: closed", OTHERS) + FAILS % (4, OTHERS), [(3, "dead", 1, 7)],
      "rank 3 died at TIME (killed by signal 9 (SIGKILL)), and the call failed in 7 of 8 at TIME (RuntimeError: closed): rank 3 was in "),
     (ALL_KILLED + DIES + CAME + FAILS % (4, OTHERS), [(3, "dead", 1, 0)] + [(r, "raised", 0, 0) for r in (0, 1, 2, 4, 5, 6, 7)],
      "rank 3 died at TIME (killed by signal 9 (SIGKILL)), and the call failed in 7 of 8 at TIME: rank 3 was in "),
-    # several at a time: all fail for the first
+    # several calls at a time: all fail because of the first
     (ALL_KILLED + DIES + RAISES % (3e8, "RuntimeError: closed", OTHERS) + FAILS % (8, OTHERS) + ONE_MORE, [(3, "dead", 1, 7)], "SECOND: rank 3 died at TIME (killed by signal 9 (SIGKILL)), and the call"),
-    # a timeout, of whom never came and lives on
+    # a timeout, caused by a rank that never came and lives on
     (ALL_KILLED + RAISES % (21e8, "RuntimeError: Timed out", OTHERS) + FAILS.replace("200000000", "2000000000") % (4, OTHERS), [(3, "never came", 1, 7)],
      "rank 3 never came, and the call failed in 7 of 8 at TIME after 2.0 s (RuntimeError: Timed out): rank 3 was in "),
     (ALL_KILLED + RAISES % (21e8, "RuntimeError: Timed out", "2") + FAILS.replace("200000000", "2000000000") % (0, OTHERS), [(3, "never came", 1, 7)],
      "rank 3 never came, and the call failed in 7 of 8 at TIME after 2.0 s (RuntimeError: Timed out): rank 3 was in "),
-    # what all refuse at once is no hang
+    # an operation that all ranks refuse at once is no hang
     (ALL_KILLED + FAILS % (4, OTHERS), [], "nothing hangs"),
-    # an exception is what ended it, long before its interpreter is down
+    # an exception ended the rank, long before its interpreter is finalized
     (ALL_KILLED + RAISES % (1e8, "ValueError: loss is nan", "3"), [(3, "ended", 1, 7)], "rank 3 had ended at TIME (exception ValueError: loss is nan), 7 of 8 wait since"),
     (ALL_KILLED + RAISES % (1e8, "ValueError: loss is nan", "3") + RAISES % (3e8, "RuntimeError: closed", OTHERS) + FAILS % (0, OTHERS), [(3, "ended", 1, 7)],
      "rank 3 had ended at TIME (exception ValueError: loss is nan), and the call failed in 7 of 8 at TIME (RuntimeError: closed)"),
-    # a stranger ends a rank with a child of its own, which is not "several", and then its launcher all others
+    # a stranger ends a rank that has a child (which does not make it "several" processes), and then its launcher ends all others
     (ALL_KILLED + DIES + CHILD % 3 + TERMED % (9e7, "1", "f.rank = 3") + TERMED % (3e8, "f.ppid", "f.rank <> 3") + "UPDATE trace_file SET end_ts = %s + 300000001 WHERE rank <> 3;" % MOMENT,
      [(3, "dead", 1, 7)], "rank 3 died at TIME (term SIGTERM sent by pid 1), 7 of 8 wait"),
-    # a rank ends a worker of its own, as data loaders' are: that is not the launcher's word to end
+    # a rank ends a worker of its own, as data loaders do: that is not the launcher ending the job
     (ALL_KILLED + DIES + CHILD % 0 + TERMED % (-1e9, "f.ppid", "f.pid = 7") + FAILS % (0, "2, 4") + TERMED % (3e8, "f.ppid", "f.rank IN (2, 4)")
      + "UPDATE trace_file SET end_ts = %s + 350000000 WHERE rank <> 3 AND pid <> 7;" % MOMENT, [(3, "dead", 1, 5)], "rank 3 died at TIME (killed by signal 9 (SIGKILL)), 5 of 8 wait"),
-    # all are told to end, and as the first of them close their connections the call ends in two more: they waited until then, and nobody had died
+    # all are told to end; as the first of them close their connections, the call ends in two more: they waited until then, and nobody had
+    # died
     (ALL_KILLED + TERMED % (38e8, "f.ppid", "f.rank >= 0") + FAILS.replace("200000000", "3850000000") % (0, "2, 4"), [(3, "never came", 1, 7)],
      "rank 3 never came, 7 of 8 wait since 4.0 s before the end"),
-    # it left, and the calls of all others end: of two at that, of the rest as they are told to end for it
+    # rank 3 left, and the call ends in all others: in two of them at once, in the rest when they are told to end because of it
     (ALL_KILLED + "UPDATE trace_file SET end_ts = %s + 300000000, end_reason = 'exit' WHERE rank = 3;" % MOMENT + TERMED % (38e8, "f.ppid", "f.rank <> 3")
      + FAILS % (0, "2, 4") + FAILS.replace("200000000", "3850000000") % (0, "0, 1, 5, 6, 7"), [(3, "ended", 1, 5)], "rank 3 had ended at TIME (no exception was recorded), 5 of 8 wait"),
-    # it left, not as one that has done its work, and the calls of all others end at that
+    # rank 3 left before its work was done, and the call ends in all others at that moment
     (ALL_KILLED + "UPDATE trace_file SET end_ts = %s + 100000000, end_reason = 'exit' WHERE rank = 3; INSERT INTO fact SELECT last_id, 1, 'end', 'exit_code', '3' FROM trace_file WHERE rank = 3;"
      % MOMENT + FAILS % (0, OTHERS), [(3, "ended", 1, 7)], "rank 3 had ended at TIME (exit with code 3), and the call failed in 7 of 8 at TIME"),
-    # the same where nobody was told, or that was not recorded
+    # the same if nobody was told to end, or if that was not recorded
     (ALL_KILLED + AT_LAST.replace("<> 3", "= 0") + FAILS.replace("200000000", "3850000000") % (0, "2, 4"), [(3, "never came", 1, 7)], "rank 3 never came, 7 of 8 wait"),
 ])
 def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script, hangs, said):
@@ -135,7 +139,7 @@ def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script,
 
 @pytest.mark.parametrize("order, hangs", [("init_process_group train", 0), ("train init_process_group", 1)])
 def test_an_attempt_that_was_given_up_hangs_no_more(build, run, tmp_path, order, hangs):
-    """Who waited in init_process_group until the launcher started the ranks again is in the past."""
+    """Ranks that waited in init_process_group until the launcher started them again do not hang any more."""
     script = tmp_path / "distributed_c10d.py"
     script.write_text("import sys, time\ndef init_process_group():\n    time.sleep(3)\ndef train():\n    time.sleep(3)\nglobals()[sys.argv[1]]()\n")
     attempts = "; ".join("RANK=0 WORLD_SIZE=1 %s %s %s" % (sys.executable, script, what) for what in order.split())
@@ -147,7 +151,7 @@ def test_an_attempt_that_was_given_up_hangs_no_more(build, run, tmp_path, order,
 def test_died_and_last(build, run, simulated_job):
     db = simulated_job("--kill", "6:6") / "out.db"
     answer, tables = ask(build, run, "died", db)
-    # Who, on which machine, when, of what, and where in the program.
+    # Who, on which machine, when, from what, and where in the program.
     assert re.match(r"rank 6 \(process \d+\) on node\d+ at \S+ \S+: killed by signal 9 \(SIGKILL\), in .+ \(.+\.py:\d+\)", answer), answer
     assert [r["rank"] for r in tables[0]][0] == 6 and {r["kind"] for r in tables[0][1:]} == {"exception"}
     answer, tables = ask(build, run, "last", db)
@@ -196,11 +200,12 @@ time.sleep(600)
 
 @pytest.mark.parametrize("cause, said", [
     ("os.kill(os.getpid(), signal.SIGTERM)", r"the launcher \(process {pid}\) on .*: exception SignalException: Process {pid} got signal: 15"),
-    # what it raises for another reason comes when it comes
+    # an exception that it raises for another reason is reported for the time at which it comes
     ("try: end(15, None)\nexcept SignalException: raise ValueError('x')", r"rank [01] \(process \d+\) on .*: term SIGTERM sent by pid {pid}"),
 ])
 def test_a_launcher_that_is_told_to_end(build, run, sql, tmp_path, cause, said):
-    """As torchrun does: SIGTERM is an exception of it, once it has ended its ranks for that. Their times come first, and it is the cause."""
+    """As with torchrun: SIGTERM raises an exception in the launcher after it has ended its ranks because of it. The ranks end first, but
+    the launcher is the cause."""
     program = tmp_path / "launcher.py"
     program.write_text("RANK = %r\n" % RANK + LAUNCHER.replace("CAUSE", cause))
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, program], check=1)
@@ -212,14 +217,14 @@ def test_a_launcher_that_is_told_to_end(build, run, sql, tmp_path, cause, said):
 
 
 @pytest.mark.parametrize("before, signal, told, first", [
-    (0.1, 15, "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # with its parent, by a signal to their group
-    (0.1, "NULL", "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # its parent did not live to hear of it
-    (5, 15, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # long before: by itself
-    (0.1, 15, "rank = 4", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # its parent was not told
-    (0.1, 9, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 9"),  # of something else
+    (0.1, 15, "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # at the same time as its parent, by a signal to their process group
+    (0.1, "NULL", "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # its parent did not live long enough to record it
+    (5, 15, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # long before its parent: its own death
+    (0.1, 15, "rank = 4", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # its parent got no signal
+    (0.1, 9, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 9"),  # its parent died from something else
 ])
 def test_a_loader_that_is_told_to_end_with_its_rank(build, run, simulated_job, tmp_path, before, signal, told, first):
-    """What a process recorded last lies before the SIGTERM that ended it, and so before that of its parent: the parent comes first."""
+    """The last record of a process lies before the SIGTERM that ended it, and so before that of its parent: the parent is named first."""
     healthy = simulated_job("--seed", 1) / "out.db"
     at = "(SELECT min(end_ts) FROM trace_file WHERE rank IS NOT NULL)"
     script = ("CREATE TEMP TABLE at AS SELECT %s AS ts;" % at + CHILD % 3 + "UPDATE trace_file SET role = 'dataloader', end_reason = 'killed', signal = %s, end_ts = "
@@ -235,7 +240,8 @@ WHY = "killed together with its recorder, or its machine went down, or it still 
 
 
 def test_died_with_its_recorder(build, run, tmp_path):
-    """Nobody was left to say how it ended. While it runs nobody has died; a copy of its trace has no end, and says how far it goes; with its live file it is completed."""
+    """Its recorder died too, so nobody was left to say how it ended. While it runs, nobody has died; a copy of its trace has no end, and
+    the answer says how far it goes; with its live file the trace is completed."""
     trace, copy = tmp_path / "t.zst", tmp_path / "copy.zst"
     program = "def turns():\n    while True:\n        sum(range(1000))\nprint('on', flush=True)\nturns()\n"
     recorder = subprocess.Popen([build.tool("probing-record"), "-q", "-o", trace, sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
@@ -259,7 +265,8 @@ def test_died_with_its_recorder(build, run, tmp_path):
 
 
 def test_recordings_without_an_end(build, run, simulated_job, tmp_path, sql):
-    """Of several the first to stop is named; where somebody is known to have died they are told of besides; one that goes on in another trace has an end."""
+    """Of several, the first to stop is named. If a process is known to have died, they are mentioned besides. A recording that continues in
+    another trace has an end."""
     db, stops = simulated_job("--seed", 1) / "out.db", "UPDATE trace_file SET end_reason = NULL, complete = 0, end_ts = end_ts - iif(rank = 2, 2000000000, 1000000000) WHERE rank IN (2, 5);"
     answer, tables = ask(build, run, "died", edited(db, tmp_path, stops))
     assert re.match(r"2 recordings have no end; that of rank 2 \(process \d+\) on node\d+ is the first to stop, at \S+ \S+, in .+ \(.+\): " + WHY, answer), answer
@@ -274,7 +281,7 @@ def test_recordings_without_an_end(build, run, simulated_job, tmp_path, sql):
 
 
 def test_one_that_left(build, run, simulated_job, tmp_path, sql):
-    """A rank that ends by itself while others wait for it died first: nobody could record more of it than its end."""
+    """A rank that ends by itself while others wait for it died first: nobody could record more about it than its end."""
     db = simulated_job("--kill", "6:6") / "out.db"
     was, = sql(db, "SELECT end_reason FROM trace WHERE rank = 6")[0]
     assert was == "killed"
@@ -287,7 +294,7 @@ def test_one_that_left(build, run, simulated_job, tmp_path, sql):
 
 
 def test_last_of_the_ranks(build, run, simulated_job, tmp_path, sql):
-    """A launcher that is there for half a minute longer is not what is asked about."""
+    """A launcher that runs for half a minute longer than the ranks is not what the question is about."""
     db = edited(simulated_job("--kill", "6:6") / "out.db", tmp_path, "UPDATE trace_file SET rank = NULL, end_ts = end_ts + 30000000000 WHERE rank = 7")
     at, pid = sql(db, "SELECT max(\"end\"), pid FROM trace WHERE rank IS NOT NULL")[0]
     answer, tables = ask(build, run, "last", db)
@@ -296,13 +303,14 @@ def test_last_of_the_ranks(build, run, simulated_job, tmp_path, sql):
 
 
 def test_last_of_who_slept(build, run, tmp_path, sql):
-    """A thread that sleeps has one sample for up to a second, and a kill takes the one that has begun: the one before it reaches into the last second."""
+    """A sleeping thread has one sample for up to a second, and a kill loses the one that has begun: the sample before it reaches into the
+    last second."""
     program, trace, db = tmp_path / "sleeps.py", tmp_path / "t.zst", tmp_path / "t.db"
     program.write_text("import time\ndef asleep():\n    time.sleep(3)\nasleep()\n")
     run([build.tool("probing-record"), "-q", "-r", "100Hz", "-o", trace, sys.executable, program], check=0)
     run([build.tool("probing-convert"), "-q", trace, db], check=0)
     sample, at, seconds = sql(db, "SELECT sample_id, timestamp, seconds FROM samples WHERE state = 'idle' ORDER BY seconds DESC LIMIT 1")[0]
-    killed = at + seconds / 2 + 1  # its second half lies in the last second
+    killed = at + seconds / 2 + 1  # so that its second half lies in the last second
     db = edited(db, tmp_path, "DELETE FROM sample WHERE id > %d; UPDATE trace_file SET end_ts = end_ts + (SELECT (%.7f - \"end\") * 1e9 FROM trace)" % (sample, killed))
     answer, tables = ask(build, run, "last", db)
     threads = [(r["func"], r["lineno"], r["state"], r["seconds"]) for r in tables[1] if r["thread"] == "MainThread"]
@@ -310,7 +318,7 @@ def test_last_of_who_slept(build, run, tmp_path, sql):
 
 
 def test_the_five_questions_as_readme_shows_them(build, run, tmp_path):
-    """Each with its real output: of the two simulated jobs that README names, and the line of the scene that hangs."""
+    """Each question with its real output: from the two simulated jobs that README names, and the line of the scene that hangs."""
     shown = dict(re.findall(r"^    \$ probing ask (\w+) --answer .*\n    (.*)$", README.read_text(), re.M))
     assert sorted(shown) == ["died", "hang", "memory", "step", "straggler"]
     for name, options in (("slow", ("--ranks", 16, "--straggler", "5:20", "--offset", 1)), ("killed", ("--ranks", 8, "--kill", "6:12"))):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backtraces of native code with DWARF: source lines, and a frame for each inlined function, however the process is read."""
+"""Backtraces of native code with DWARF have source lines, and a frame for each inlined function, however the process is read."""
 import json
 import re
 import shutil
@@ -10,7 +10,7 @@ from backtrace_scene import libc_keeps_frame_pointers
 from conftest import wait_until_asleep
 from gdb_tools import GDB, gdb_command
 
-# Each line has what the test says of it.
+# The comments in this program are what the test expects of each line.
 LIBRARY = """#include <unistd.h>
 static inline __attribute__((always_inline)) int innermost(volatile char *c, int fd) {
     return (int)read(fd, (char *)c, 1) + 1;
@@ -32,11 +32,11 @@ WAITS = "import ctypes, os, sys\nlib = ctypes.CDLL(sys.argv[1])\nfd, _ = os.pipe
 
 @pytest.fixture
 def waiting(tmp_path, spawn, python):
-    """A process that waits in the library, compiled with these options."""
+    """Starts a process that waits in the library, compiled with these options."""
     def start(*options, compiler="cc", text=LIBRARY):
         source, library = tmp_path / "work.c", tmp_path / "libwork.so"
         source.write_text(text)
-        # Ubuntu's compilers fortify by themselves, and read() is then a function of its own, inlined.
+        # Ubuntu's compilers fortify by default; read() is then an inlined function of its own.
         subprocess.run([compiler, "-O2", "-U_FORTIFY_SOURCE", "-fno-optimize-sibling-calls", "-shared", "-fPIC", "-Wl,--build-id", *options,
                         "-o", library, source], check=True, timeout=240)
         process = spawn([python.path, "-c", WAITS, str(library)], ready="up")
@@ -48,11 +48,11 @@ def waiting(tmp_path, spawn, python):
 
 @pytest.fixture
 def each_way(build, run, tmp_path):
-    """What a backtrace says, read in each way: {way: output}"""
+    """Returns what a backtrace says, read in each way: {way: output}."""
     def ask(process, *options):
         probing = build.tool("probing")
         said = {"stopped": run([probing, "-t", process.pid, "backtrace", "--stop", *options]).stdout}
-        if not libc_keeps_frame_pointers():  # its read() needs a register that only a stop gives
+        if not libc_keeps_frame_pointers():  # its read() needs a register that can be read only from a stopped thread
             said["live"] = run([probing, "-t", process.pid, "backtrace", *options]).stdout
         if GDB:
             said["gdb"] = run(gdb_command(build, process.pid, " ".join(["probing-backtrace", *options]))).stdout
@@ -79,7 +79,7 @@ def test_inlined_functions_each_at_its_line(waiting, each_way, tmp_path):
         frames = of_library(text)
         assert [(f["func"], f["line"], f["inlined"]) for f in frames] == TRUTH, way
         assert {f["file"] for f in frames} == {str(tmp_path / "work.c")}, way
-        # what is inlined has no symbol of its own; it stands where its function stands
+        # inlined functions have no symbols; they appear where the function around them does
         assert [f["symbol"] for f in frames] == [None, None, "host", "entry"], way
         assert [f["offset"] is None for f in frames] == [True, True, False, False], way
         assert frames[0]["address"] == frames[1]["address"] == frames[2]["address"] != frames[3]["address"], way
@@ -94,8 +94,8 @@ def test_inlined_functions_each_at_its_line(waiting, each_way, tmp_path):
     assert process.poll() is None
 
 
-# clang writes no table of which compilation unit an address is of; with -flto the source of what is inlined is another unit's;
-# before version 5 functions' ranges and files were counted otherwise; what is compressed must be unpacked.
+# clang writes no table that maps addresses to compilation units; with -flto, the source of inlined code is in another unit; DWARF before
+# version 5 encodes functions' ranges and files differently; compressed sections must be unpacked.
 @pytest.mark.parametrize("compiler,options", [("clang", ["-g"]), ("clang", ["-gdwarf-4"]), ("gcc", ["-g", "-flto"]),
                                               ("gcc", ["-gdwarf-4", "-gz"])])
 @pytest.mark.pythons(count=1)
