@@ -45,7 +45,7 @@ def state_of(pid):
 
 
 def python(spawn, python, code, *args, still=True, **kw):
-    """A program that has said "up", and stands still then unless it goes round for ever."""
+    """Starts a program and waits until it has said "up" and, unless it loops for ever, sleeps."""
     process = spawn([python.path, "-c", code] + list(args), ready="up", **kw)
     if still and "while True" not in code:
         wait_until_asleep(process.pid)
@@ -56,14 +56,14 @@ def python(spawn, python, code, *args, still=True, **kw):
 
 
 def check_both_ways(ask, process, truth, python):
-    # A thread that was just being woken is marked, and then shows no native frames: look again. And the one that spins may just have given
-    # the GIL to the one that told, which has yet to end: then it waits as the others do.
+    # A thread that was just being woken is marked and shows no native frames: then look again. And the spinning thread may just have given
+    # the GIL to the thread that printed, which has yet to end: then the spinning thread waits as the others do.
     while True:
         said = ask(process.pid)
         found = [t for t in said["threads"] if t["state"] == "idle" and t["python"]]
         spins = [t["consistent"] for t in said["threads"] if t["state"] == "running" and t["python"]]
         if len(found) == len(truth) and all(t["consistent"] for t in found) and spins == [False]:
-            break  # one that runs but waits for a CPU may be consistent
+            break  # a thread that is ready to run but waits for a CPU may be consistent
     assert said["source"] == "live" and said["stopped_ms"] == 0
     found = check_scene(said, truth, python, natives=not libc_keeps_frame_pointers(), whole=False)
     assert not found["spinner"]["consistent"] and found["spinner"]["state"] == "running"
@@ -158,7 +158,7 @@ def test_native_threads_and_their_names(ask, spawn, python):
     worker = threads["my) (worker"]
     assert not worker["python"] and worker["interpreter"] is None and worker["state"] == "idle"
     assert [f["type"] for f in worker["frames"]] == ["Native"] * len(worker["frames"]) and len(worker["frames"]) >= 2
-    # from glibc 2.41 on a function without a name in the file makes the call, called by another one
+    # from glibc 2.41 on, a function without a name in the file makes the system call, called by another one
     assert any("pause" in (f["func"] or "") for f in worker["frames"][:3]) and not worker["main"]
 
 
@@ -228,12 +228,12 @@ time.sleep(1000)
 
 @pytest.mark.pythons(min=(3, 7), count=6)
 def test_a_finaliser_that_sleeps(ask, spawn, python):
-    """It has let go of the GIL in the middle of a collection, which is under way all the same: its thread's, and no other's."""
+    """The finaliser releases the GIL in the middle of a collection. The collection is still under way, in its thread and in no other."""
     for more in [], ["another"]:
         process = globals()["python"](spawn, python, SLEEPS, *more)
         threads = until(lambda: [t for t in [ask(process.pid)["threads"]] if all(x["state"] == "idle" for x in t)])[0]
         if more and not any("ollect" in (f.get("symbol") or "") for f in threads[0]["frames"]):
-            continue  # no symbols: of several threads nobody can tell
+            continue  # without symbols nobody can tell which of several threads it is
         told = [(t["main"], t["gc"]) for t in threads]
         assert told == [(True, True)] + [(False, False)] * len(more), told
         assert not any(t["gil"] for t in threads)
@@ -271,10 +271,10 @@ def test_states_on_every_python(ask, spawn, python):
 def test_hung_in_c_with_the_gil(ask, spawn, python):
     code = "import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(0.01,)).start()\n" \
            "def hang():\n    print('up', flush=True)\n    ctypes.PyDLL(None).sleep(1000)\nhang()"
-    process = globals()["python"](spawn, python, code, still=False)  # the other thread looks for the GIL again and again
+    process = globals()["python"](spawn, python, code, still=False)  # the other thread asks for the GIL again and again
     for options in [], ["--stop"]:
         thread = until(lambda: [t for t in ask(process.pid, *options)["threads"] if t["main"] and t["consistent"] and t["gil"] and
-                                python_frames(t)[0][::2] == ["hang", 5]])  # once it is in sleep(), for good
+                                python_frames(t)[0][::2] == ["hang", 5]])  # until it is in sleep() and stays there
         assert thread, ask(process.pid, *options)
 
 
@@ -383,7 +383,8 @@ print("fine")
 @pytest.mark.pythons(min=(3, 8), count=1)
 @pytest.mark.limit(300)
 def test_threads_with_ids_below_the_main_ones(build, run, python, tmp_path):
-    """Ids begin again from the lowest. The process was read by way of its first thread, and had gone where that one just ended."""
+    """Thread ids begin again from the lowest. (The process was once read by way of its first thread, and was lost when that thread just
+    ended.)"""
     if os.getuid() or run(["unshare", "-p", "-f", "--mount-proc", "test", "-e", "/proc/sys/kernel/ns_last_pid"], check=None).returncode:
         pytest.skip("no right to make a pid namespace, or no choice of ids in it")
     script = tmp_path / "low.py"
@@ -419,8 +420,8 @@ def test_processes_that_cannot_be_read(backtrace, ask, spawn, python, build, tmp
 
 
 def test_a_process_that_is_just_ending(backtrace, spawn):
-    """The first process of a pid namespace has given up its memory, and then waits until all others there are gone: one of them is
-    ours to reap, for we trace it."""
+    """The first process of a pid namespace has released its memory, and then waits until all others there are gone. One of them can be
+    reaped only by this test, which traces it."""
     if os.getuid() or subprocess.run(["unshare", "-p", "-f", "true"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no right to make a pid namespace")
 
@@ -443,9 +444,9 @@ def test_a_process_that_is_just_ending(backtrace, spawn):
 
 def test_what_is_not_python(backtrace, ask, spawn):
     process = spawn(["sh", "-c", "echo up; exec sleep 1000"], ready="up")
-    assert until(lambda: pathlib.Path("/proc/%d/comm" % process.pid).read_text() == "sleep\n" and state_of(process.pid) == "S")  # the exec is over
+    assert until(lambda: pathlib.Path("/proc/%d/comm" % process.pid).read_text() == "sleep\n" and state_of(process.pid) == "S")  # until the exec is over
     said = until(lambda: [s for s in [ask(process.pid)] if s["threads"][0]["consistent"]
-                           and any("nanosleep" in (f["func"] or "") for f in s["threads"][0]["frames"][:3])])[0]  # and not before the exec
+                           and any("nanosleep" in (f["func"] or "") for f in s["threads"][0]["frames"][:3])])[0]  # and not from before the exec
     assert said["python"] is None and said["note"] == "no Python in this process: native frames only"
     text = backtrace(process.pid, "--stop").stdout
     assert "(no Python in this process: native frames only)" in text and "[sleep]\n" in text
@@ -471,7 +472,7 @@ def test_a_version_that_nobody_knows(backtrace, ask, spawn, python, tmp_path, ru
 
 @pytest.mark.pythons(count=1)
 def test_uninterruptible(backtrace, ask, spawn, python, build):
-    """Such a thread cannot be stopped; read it can be."""
+    """A thread in an uninterruptible sleep cannot be stopped, but it can be read."""
     code = "import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\ndef stuck():\n    print('up', flush=True)\n    lib.wait_in_vfork(600)\nstuck()"
     process = globals()["python"](spawn, python, code, str(build.root / "tests" / "programs" / "dstate"))
     assert until(lambda: state_of(process.pid) == "D")
@@ -498,7 +499,7 @@ def test_stopped_by_a_signal(ask, spawn, python):
 
 @pytest.mark.pythons(count=1)
 def test_the_tool_is_killed_while_it_holds_the_target(spawn, python, build):
-    """INT, TERM and KILL at any time of a stop: the kernel lets the target go on."""
+    """The tool gets INT, TERM or KILL at any time during a stop: the kernel lets the target go on."""
     code = "import threading, time\nthreading.stack_size(1 << 16)\n" \
            "for i in range(300): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n" \
            "print('up', flush=True)\nwhile True: time.sleep(0.001)"
@@ -555,7 +556,7 @@ libc.semctl(semaphore, 0, 0)
 
 @pytest.mark.pythons(count=1)
 def test_a_stop_interrupts_no_system_call(backtrace, spawn, python):
-    """Those either that the kernel does not restart by itself, as long as they have no time-out."""
+    """Not even those that the kernel does not restart by itself, as long as they have no time-out."""
     process = spawn([python.path, "-c", INTERRUPTIBLE], stdin=subprocess.PIPE)
     for name in "epoll_wait", "sigtimedwait", "semop", "poll", "usleep":
         wait_for_line(process, "in " + name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing backtrace --tasks`: the tree of who awaits whom."""
+"""`probing backtrace --tasks` shows the tree of which task awaits which."""
 import json
 import pathlib
 

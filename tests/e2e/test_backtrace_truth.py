@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks of a program that never stands still: none may be impossible, but those that are marked as not consistent.
+"""Stacks of a program that never stands still: none may be impossible, except those that are marked as inconsistent.
 
-In the program each line calls one thing at most. So a stack is possible when each caller's line names its callee,
-the innermost line belongs to its function, and the outermost frame is a thread's first.
+In the program each line calls at most one function. So a stack is possible if each caller's line names its callee, the innermost line
+belongs to its function, and the outermost frame is a thread's first function.
 """
 import ctypes
 import importlib.util
@@ -71,7 +71,7 @@ slow()
 
 
 def rules():
-    """Which functions each line names, and the lines of each function."""
+    """Returns the functions that each line names, and the lines of each function."""
     names = [set(re.findall(r"\w+", line)) for line in PROGRAM.splitlines()]
     body, current, indent = {}, "<module>", 0
     for number, line in enumerate(PROGRAM.splitlines(), 1):
@@ -89,7 +89,7 @@ NAMES, BODY = rules()
 
 
 def impossible(frames, path):
-    """Why these frames, from the innermost, cannot have been there at one time; None: they can."""
+    """Returns why these frames, innermost first, cannot have existed at the same time; None if they can."""
     inner = None
     for f in frames:
         func = f["func"].split(".")[-1]
@@ -97,7 +97,7 @@ def impossible(frames, path):
             if "threading.py" not in f["file"]:
                 return "frame in %s" % f["file"]
         elif f["line"] == 0:
-            pass  # an instruction without a line: CPython has some
+            pass  # an instruction without a line, of which CPython has some
         elif func not in BODY or f["line"] not in BODY[func]:
             return "%s at line %d" % (func, f["line"])
         elif inner and inner not in NAMES[f["line"] - 1]:
@@ -107,7 +107,7 @@ def impossible(frames, path):
 
 
 def library(build):
-    """inspect_backtrace() itself: thousands of times."""
+    """Calls inspect_backtrace() itself, thousands of times."""
     spec = importlib.util.spec_from_file_location("structures", str(build.share / "gdb" / "probing_gdb" / "inspect.py"))
     structures = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(structures)
@@ -129,7 +129,7 @@ JSON, PYTHON, STOP = 2, 4, 1 << 16
 
 
 def watch(build, pid, path, flags, times, unmarked=0):
-    """So many times, and until so many stacks were not marked: how many of a busy machine's are is its affair."""
+    """Takes so many stacks, and more until enough are not marked: how many are marked on a busy machine depends on the machine."""
     backtrace = library(build)
     seen = {"stacks": 0, "frames": 0, "marked": 0, "unread": 0, "marked and impossible": 0, "impossible": 0}
     while times > 0 or seen["stacks"] - seen["marked"] < unmarked:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places of CPython's fields that the agent reads by number (agent/python/capi.h), held against the headers of every Python at
-hand: the numbers are asserted by a compiler."""
+"""Checks the offsets of CPython's fields that the agent reads by number (agent/python/capi.h) against the headers of every installed Python:
+a compiler evaluates static assertions about them."""
 import os
 import re
 import subprocess
@@ -63,7 +63,7 @@ def test_places():
         seen.add(include)
         done = compiled(places, include)
         assert done.returncode == 0, (python.name, done.stderr)
-        # The compiler does look: a number that is off by one word is refused.
+        # Check that the compiler does refuse a number that is off by one word.
         assert compiled(re.sub(r"CAPI_TP_CALL = 128", "CAPI_TP_CALL = 136", places), include).returncode
     if not seen:
         pytest.skip("no Python headers at hand")

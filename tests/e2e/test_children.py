@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forked children that end before their recording begins, 20 ms after the fork: each is recorded or counted, with its time."""
+"""Forked children that end before their recording begins, 20 ms after the fork: each is recorded or counted, and so is its time."""
 import os
 
 import pytest
@@ -39,9 +39,9 @@ def sums(db, sql):
 @FEW
 @pytest.mark.parametrize("column, end", [("ended", "os._exit(0)"), ("ended", "sys.exit(0)"), ("gone", "os.kill(os.getpid(), 9)")])
 def test_each_is_recorded_or_counted(record, interpreter, convert, sql, column, end):
-    """Under probing-record, which completes the traces of those that were killed while they began one."""
+    """Under probing-record, which completes the traces of children that were killed when they had just begun one."""
     counted = 0
-    while not counted:  # on a busy machine all may live to be recorded
+    while not counted:  # on a busy machine all of them may live long enough to be recorded
         done = record(PROGRAM % (25, ".004 * (i % 8)", end), hz=1000, python=interpreter)
         db, recorded, counted = sums(convert(done.trace), sql)
         assert recorded + counted == 25
@@ -70,7 +70,7 @@ time.sleep(.3)
 
 @pytest.mark.parametrize("name", ["{run}/PID-*.live", "{out}.d/*-PID.zst"])
 def test_killed_as_it_begins(record, pythons, convert, sql, tmp_path, name):
-    """As soon as its live file, or its trace, is there: it has a trace, which says who it was, or it is counted."""
+    """A child is killed as soon as its live file, or its trace, exists: either it has a trace, which says who it was, or it is counted."""
     out = tmp_path / "t.zst"
     many = 30
     done = record(BEGINNING % (many, name.format(run=os.environ["PROBING_RUN_DIR"], out=out)), hz=1000, python=pythons[0], out=out)
@@ -113,20 +113,20 @@ print(inner, outer)
 @FEW
 @pytest.mark.parametrize("rate", [.001, .01])
 def test_their_time_is_whole(agent, run, interpreter, convert, sql, rate):
-    """What they lived is in the samples or in the losses, also with a period that is longer than what is missed."""
+    """The time that the children lived is in the samples or in the losses, even if the period is longer than what is missed."""
     lived = run([interpreter.path, str(agent.script(LIVES))], env=agent.env(PROBING_SAMPLE_RATE=rate)).stdout
     inner, outer = (float(seconds) / rate for seconds in lived.split())
     db, recorded, counted = sums(convert(*agent.traces()), sql)
     assert recorded + counted == 60
     samples = sql(db, "SELECT coalesce(sum(count), 0) FROM samples JOIN trace ON id = trace_id WHERE how = 'fork'")[0][0]
     lost = sql(db, "SELECT coalesce(sum(count), 0) FROM loss JOIN trace ON id = trace_id WHERE how = 'fork' OR reason = 'child'")[0][0]
-    # They lived at least as long as they say, and no longer than their parent saw them (a busy machine lets them wait on both sides).
-    # 60 random beginnings: the number of ticks is right to their standard error, a third of a tick each; four of these.
+    # They lived at least as long as they say, and at most as long as their parent saw them (on a busy machine they wait at both ends).of these are
+    # allowed.
     error = 4 * .3 * 60 ** .5
     assert .98 * inner - error < samples + lost < 1.02 * outer + error, (samples, lost)
 
 
-# The agent's threads get this processor in the short sleeps alone, as on a machine with many times more to do than it can.
+# The agent's threads get this processor only in the short sleeps, as on a machine with far more work than it can do.
 STARVED = """
 import os, sys, time
 total = 0
@@ -153,7 +153,8 @@ print(total)
 
 
 def test_who_has_used_20_ms_is_recorded(agent, run, pythons, convert, sql):
-    """However seldom its agent's threads were given a processor meanwhile. Of what it lived, none is missing."""
+    """A child that has used 20 ms is recorded, however seldom its agent's threads got a processor meanwhile. None of its lifetime is
+    missing."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -181,7 +182,7 @@ time.sleep(1)
 
 
 def test_killed_before_its_agent_had_a_processor(agent, run, pythons, convert, sql):
-    """Its parent saw it live."""
+    """The child was killed before its agent ran at all, but its parent saw it live."""
     run([pythons[-1].path, str(agent.script(STOPPED))], env=agent.env(PROBING_SAMPLE_RATE=.001))
     db, recorded, counted = sums(convert(*agent.traces()), sql)
     assert recorded + counted == 1
@@ -193,7 +194,7 @@ def test_the_summary_says_so(record, pythons):
     assert "forked children ended before their recording began" in done.stderr
 
 
-# Preloaded beside the agent. Of the agent's threads it makes those wait that a busy machine may make wait.
+# A library that is preloaded beside the agent. It makes those of the agent's threads wait that may have to wait on a busy machine.
 SCENE = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -261,7 +262,7 @@ for _ in range(3):
     os.wait()
 print("done")
 """
-# What it exits with at once, and what it does before in an atexit function.
+# The code that it exits with at once, and what it does before in an atexit function.
 ENDS = """
 import atexit, ctypes, os, sys, time
 scene = ctypes.CDLL(sys.argv[1])
@@ -277,7 +278,7 @@ print(os.wait()[1])
 
 @pytest.fixture
 def scene(agent, run, tmp_path):
-    """scene(python, program, argument..., setting=...): runs it with SCENE beside the agent; what it printed, all of it."""
+    """scene(python, program, argument..., setting=...): runs the program with SCENE beside the agent, and returns all its output."""
     (tmp_path / "scene.c").write_text(SCENE)
     run(["cc", "-shared", "-fPIC", "-o", tmp_path / "scene.so", tmp_path / "scene.c"])
 
@@ -292,20 +293,22 @@ def scene(agent, run, tmp_path):
 @pytest.mark.pythons(min=(3, 8), max=(3, 8), count=1)
 @pytest.mark.parametrize("settings", [{}, {"LATE_AGENT": 1}], ids=["agent", "late_agent"])
 def test_a_fork_that_takes_long(scene, python, settings):
-    """A child whose os.fork() has not returned when a thread of the agent wants the GIL: 3.8 makes that anew, and both waited for ever.
-    Also where the parent forked before its agent had found Python."""
+    """A thread of the agent wants the GIL of a child whose os.fork() has not returned yet: Python 3.8 makes that GIL anew, and both once
+    waited for ever. Also if the parent forked before its agent had found Python."""
     assert scene(python, IN_FORK, **settings) == "done\n"
 
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 8), count=1)
 def test_an_end_after_a_fork_that_took_long(scene, python):
-    """Python ends while a thread of the agent waits for os.fork() to return: it asked for the GIL of a Python that was no more (SIGSEGV)."""
+    """Python ends while a thread of the agent waits for os.fork() to return: the thread once asked for the GIL of a Python that was gone
+    (SIGSEGV)."""
     assert scene(python, ENDS, "long fork", LATE_WAITER=1) == "%d\n" % (5 << 8)
 
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 8), count=1)
 def test_an_end_with_atexit_functions(scene, python):
-    """While atexit functions run, Py_AddPendingCall() of 3.8 prints an error; called by a thread that does not have the GIL that would crash."""
+    """While atexit functions run, Py_AddPendingCall() of Python 3.8 prints an error; in a thread that does not hold the GIL that would
+    crash."""
     assert scene(python, ENDS, "atexit", LATE_AGENT=1) == "%d\n" % (5 << 8)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing cluster`: one question to many servers. The many are simulated by one program whose answers follow from their number
-(tests/programs/many_servers.c); the few are real ones."""
+"""`probing cluster` asks one question to many servers. Many servers are simulated by one program whose answers follow from their numbers
+(tests/programs/many_servers.c); a few are real ones."""
 import contextlib
 import json
 import os
@@ -19,7 +19,7 @@ from test_console import wait_until
 from test_torch import find_torch
 
 TOKENS = {"PROBING_TOKEN": TOKEN}
-COULD_NOT = "no answer from %s: Could(n't| not) connect"  # libcurl's own words, which changed
+COULD_NOT = "no answer from %s: Could(n't| not) connect"  # libcurl's own words, which differ from version to version
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def cluster(build, run, tmp_path, monkeypatch):
 
 
 def test_a_thousand(cluster, many):
-    """All answer, each value is that of its node, times are on one clock; how long it took is printed."""
+    """All answer with the values of their nodes, and their times are on one clock. How long it took is printed."""
     nodes = many(1000)
     assert "1000 hosts attached" in cluster("attach", ",".join(nodes)).stderr
     began = time.monotonic()
@@ -54,12 +54,12 @@ def test_a_thousand(cluster, many):
     rows = done["rows"]
     assert [r["node"] for r in rows] == nodes and [r["rank"] for r in rows] == list(range(1000))
     assert all(r["square"] == r["rank"] ** 2 and r["big"] == 9007199254740993 + r["rank"] for r in rows)
-    # The clocks are wrong by -3 to 3 s: what is left is no more than is said to be unknown.
+    # The clocks are wrong by -3 to 3 s; the remaining difference is at most the stated uncertainty.
     clocks = json.loads(cluster("nodes", "--json", "--timeout", "100").stdout)
     for i, c in enumerate(clocks):
         assert c["host"] == "node%d" % i and c["error"] is None
         assert abs(c["clock_offset"] - (i % 7 - 3)) <= c["clock_uncertainty"] + 1e-6
-    # One question of all rows
+    # One question that returns all rows
     sums = cluster("query", "--csv", "--timeout", "100", "--over", "SELECT count(*) AS n, sum(square) AS s, count(DISTINCT node) AS nodes FROM answers", "SELECT 1").stdout
     assert sums.split() == ["n,s,nodes", "1000,%d,1000" % sum(i * i for i in range(1000))]
     stacks = json.loads(cluster("stacks", "--json", "--timeout", "100").stdout)
@@ -69,9 +69,9 @@ def test_a_thousand(cluster, many):
 
 
 def test_times_on_one_clock(cluster, many):
-    """The same moment, said by seven clocks: as far apart as the ways are uncertain, which nodes tells."""
+    """The same moment according to seven clocks: their differences are at most the uncertainty of the connections, which `nodes` reports."""
     nodes = many(14)
-    # Each answer's own uncertainty is at most half the time that the whole question took.
+    # The uncertainty of each answer is at most half the time that the whole question took.
     began = time.time()
     rows = json.loads(cluster("query", "--json", "--nodes", ",".join(nodes), "SELECT 1").stdout)["rows"]
     most = time.time() - began
@@ -79,8 +79,8 @@ def test_times_on_one_clock(cluster, many):
 
 
 def test_bad_servers(cluster, many):
-    """Each that does not answer as it should is named, with the reason; the others' answers are whole. Nothing of what a bad one says
-    gets onto the terminal."""
+    """Each server that does not answer as it should is named, with the reason; the answers of the others are complete. Nothing that a bad
+    server says can control the terminal."""
     nodes = many(12, 7)
     args = ("--nodes", ",".join(nodes), "--timeout", "100", "--max-bytes", "1000000")
     wanted = {nodes[11]: "not what a server of probing's says", nodes[10]: "larger than", nodes[9]: "needs the token",
@@ -104,7 +104,7 @@ def test_a_server_that_never_answers(cluster, many):
 
 
 def test_dead_and_wrong(cluster, many, tmp_path):
-    """A dead host, a wrong token, no token, no list, names that are none."""
+    """A dead host, a wrong token, no token, no list, and names that do not exist."""
     free = socket.socket()
     free.bind(("127.0.0.1", 0))
     dead = "127.0.0.1:%d" % free.getsockname()[1]
@@ -126,7 +126,7 @@ def test_dead_and_wrong(cluster, many, tmp_path):
 
 
 def test_attached_hosts(cluster, many, tmp_path):
-    """What is kept, with which token, and who may read it."""
+    """What is stored, with which token, and who may read the file."""
     nodes, kept = many(3), tmp_path / "attached"
     cluster("attach", "http://%s/?token=%s" % (nodes[0], TOKEN))
     (tmp_path / "tokens").write_text("# of this test\n%s not-this-one-at-all\n%s %s\n127.0.0.2 other-token-of-this\n" % (nodes[0], nodes[1], TOKEN))
@@ -173,7 +173,7 @@ def test_hostfile_and_torchrun(cluster, tmp_path):
 
 
 def test_who_is_attached_in_sql(cluster, build, run, many, tmp_path):
-    """cluster.nodes: the hosts of the traces, and those that are attached."""
+    """cluster.nodes lists the hosts of the traces, and those that are attached."""
     db = tmp_path / "t.db"
     subprocess.check_call([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-c", "print(1)"], stdout=subprocess.DEVNULL)
     subprocess.check_call([build.tool("probing-convert"), "-q", tmp_path / "t.zst", db])
@@ -206,7 +206,7 @@ def machine(build, spawn, tmp_path):
 
 
 def test_running_recordings(cluster, machine, build, run, tmp_path):
-    """Two machines with a recording each, a third without: rows, stacks and traces of the two, the third is named."""
+    """Two machines with a recording each, and a third without: the answer has the rows, stacks and traces of the two, and names the third."""
     a, b, idle = machine("a"), machine("b"), machine("idle", record=False)
     cluster("attach", ",".join(s.where for s in (a, b, idle)))
     sql = "SELECT func, sum(total) AS n FROM hot_functions WHERE func LIKE 'wait_on%' GROUP BY func"
@@ -231,9 +231,9 @@ def test_running_recordings(cluster, machine, build, run, tmp_path):
     cluster("report", "-o", tmp_path / "report.html", env=dict(TOKENS, TMPDIR=str(tmp_path / "tmp")))
     assert "wait_on_a" in (tmp_path / "report.html").read_text() and "wait_on_b" in (tmp_path / "report.html").read_text()
     assert not list((tmp_path / "tmp").iterdir())
-    # The same again over it: nothing of the first is left
+    # The same command again, over its old output: nothing of the first remains
     cluster("fetch", tmp_path / "traces")
-    # Under two names, one answer
+    # The same server under two names answers once
     names = "%s,localhost:%d" % (a.where, a.port)
     done = cluster("query", "--json", "--nodes", names, "SELECT 1 AS one", check=1)
     assert len(json.loads(done.stdout)["rows"]) == 1 and "under another name" in done.stderr
@@ -252,7 +252,7 @@ deeper(700)
 
 
 def test_deep_stacks(machine, cluster):
-    """Stacks deeper than a reader of JSON nests objects are merged whole."""
+    """Stacks that are deeper than a JSON reader allows objects to nest are merged completely."""
     a = machine("a", program=DEEP)
 
     def frames():
@@ -268,7 +268,7 @@ def test_deep_stacks(machine, cluster):
 
 
 def test_nodes_with_tls(build, run, cluster, spawn, tmp_path):
-    """https:// stays with the host; a certificate that nobody vouches for is refused, and named."""
+    """https:// stays part of the host's name; a certificate without a known issuer is refused, and the host is named."""
     cert, key = certificate(tmp_path)
     process = spawn([build.tool("probing"), "serve", "-l", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key], env=dict(os.environ, PROBING_TOKEN=TOKEN))
     where = "https://127.0.0.1:%d" % int(re.match(r"https://127.0.0.1:(\d+)/", process.stdout.readline().decode()).group(1))
@@ -281,14 +281,14 @@ def test_nodes_with_tls(build, run, cluster, spawn, tmp_path):
 
 
 def test_ctrl_c(cluster, many, build, spawn, tmp_path):
-    """A question to one that never answers is given up at once, and says so by how it ends."""
+    """A question to a server that never answers is given up at once, and the exit status says so."""
     never = many(8, 8)[0]
     process = spawn([build.tool("probing"), "cluster", "query", "--nodes", never, "--timeout", "1000", "SELECT 1"], env=dict(os.environ, **TOKENS))
 
     def connected():
         inodes = set()
         for fd in os.listdir("/proc/%d/fd" % process.pid):
-            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # the connection was closed meanwhile
                 inodes |= set(re.findall(r"^socket:\[(\d+)\]", os.readlink("/proc/%d/fd/%s" % (process.pid, fd))))
         port = ":%04X" % int(never.rsplit(":", 1)[1])
         with open("/proc/net/tcp") as f:
@@ -299,7 +299,7 @@ def test_ctrl_c(cluster, many, build, spawn, tmp_path):
 
 
 def test_traces_by_rest(machine, serve_database, tmp_path):
-    """The list and the bytes of traces; nothing but a trace is given away."""
+    """The list of traces and their bytes can be fetched; nothing but traces is given out."""
     a = machine("a")
     [trace] = json.loads(a.ask("/api/v1/traces")[2])
     assert trace["name"] == "t.zst" and trace["recording"] is True
@@ -333,7 +333,7 @@ rank_is_here()
 
 
 def four_ranks(cluster, tmp_path, lines, port):
-    """Four recordings that began at once: a port each, the first of them the one that was asked for, and all answer for all."""
+    """Starts four recordings at the same time: each gets a port, the first of them the requested one, and each answers for all four."""
     wait_until(lambda: len(list((tmp_path / "here").iterdir())) == 4)
     found = []
 
@@ -346,7 +346,7 @@ def four_ranks(cluster, tmp_path, lines, port):
     for p in found:
         [row] = json.loads(cluster("query", "--json", "--nodes", "127.0.0.1:%d" % p, sql).stdout)["rows"]
         assert (row["ranks"], row["traces"]) == (4, 4)
-    # All four are one machine: it counts once.
+    # All four run on one machine, which counts once.
     done = cluster("query", "--json", "--nodes", ",".join("127.0.0.1:%d" % p for p in found), sql, check=1)
     assert len(json.loads(done.stdout)["rows"]) == 1 and done.stderr.count("under another name") == 1 and len(json.loads(done.stdout)["failed"]) == 3
     cluster("attach", "--torchrun", "--port", min(found), env={"MASTER_ADDR": "127.0.0.1", "GROUP_WORLD_SIZE": "1"})
@@ -390,7 +390,7 @@ def test_ports_under_torchrun(build, spawn, cluster, tmp_path, job_env):
 
 @pytest.fixture
 def machines(tmp_path):
-    """Three network namespaces on one bridge, with an address each: [(name, address)], removed at the end."""
+    """Makes three network namespaces on one bridge, with an address each: [(name, address)]. They are removed at the end."""
     tag = "pb%d" % (os.getpid() % 100000)
     made, names = [], [(tag + "-%d" % i, "10.199.%d.%d" % (os.getpid() % 250, i + 2)) for i in range(3)]
 
@@ -421,7 +421,7 @@ def machines(tmp_path):
 
 @pytest.mark.limit(400)
 def test_hosts_in_namespaces(machines, build, run, spawn, cluster, tmp_path):
-    """Three hosts with a network each, asked from a fourth: a recording on two of them, one whose cable is cut."""
+    """Three hosts with a network each are asked from a fourth: two have a recording, and the cable of one is cut."""
     head, hosts = machines
     env = dict(os.environ, PROBING_TOKEN=TOKEN)
     for i, (name, address) in enumerate(hosts):
@@ -435,7 +435,7 @@ def test_hosts_in_namespaces(machines, build, run, spawn, cluster, tmp_path):
     def ask(*args, check=True):
         return run(here + [build.tool("probing"), "cluster"] + list(args), check=check, env=env)
 
-    def ranks():  # there may be no sample of one yet
+    def ranks():  # one may have no sample yet
         stacks = json.loads(ask("stacks", "--json", check=None).stdout or "{}").get("stacks")
         return stacks and stacks["ranks"]
     ask("attach", ",".join(address for _, address in hosts))
@@ -444,6 +444,6 @@ def test_hosts_in_namespaces(machines, build, run, spawn, cluster, tmp_path):
     assert rows == [{"node": address + ":8080", "rank": i} for i, (_, address) in enumerate(hosts)]
     subprocess.check_call(["ip", "-n", head, "link", "set", "v2", "down"])
     cut = hosts[2][1] + ":8080"
-    done = ask("query", "--json", "--nodes", cut, "--timeout", "2", "SELECT rank FROM trace", check=3)  # alone: the others may be slow
+    done = ask("query", "--json", "--nodes", cut, "--timeout", "2", "SELECT rank FROM trace", check=3)  # asked alone, because the others may be slow
     assert json.loads(done.stdout) == {"rows": [], "failed": [{"node": cut, "error": "no answer within 2 s (--timeout)"}]}
     assert len(json.loads(ask("query", "--json", "--nodes", ",".join(a for _, a in hosts[:2]), "SELECT rank FROM trace").stdout)["rows"]) == 2

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communication: what each rank recorded is what the program did, ranks match, and who is late or missing is found.
+"""Communication: what each rank recorded is what the program did, the ranks' records match, and late or missing ranks are found.
 
-gloo only: NCCL needs GPUs. Its part is tried with a made-up one in test_torch_cuda.py, and by tests/gpu/check.py with two ranks on a GPU."""
+These tests use gloo only, because NCCL needs GPUs. The part for NCCL is tested with a fake library in test_torch_cuda.py, and with two ranks
+on a GPU by tests/gpu/check.py."""
 import json
 import os
 import re
@@ -70,7 +71,7 @@ def database(build, traces, out):
 
 @pytest.fixture(scope="module")
 def known(build, module_tmp, python_torch, tmp_path_factory):
-    """Three ranks that did scene `known`: (database, what they printed, what they print unrecorded)."""
+    """Three ranks that ran the scene `known`: (database, their output, their output when not recorded)."""
     tmp = tmp_path_factory.mktemp("known")
     run_dir = str(module_tmp / "run")
     said = Job(build, tmp / "recorded", python_torch, "known", 3, PROBING_RUN_DIR=run_dir).wait()
@@ -78,7 +79,7 @@ def known(build, module_tmp, python_torch, tmp_path_factory):
     return database(build, tmp / "recorded" / "traces", tmp / "out.db"), said, bare
 
 
-EXPECTED = [  # op, bytes, dtype, source, destination: the same on every rank
+EXPECTED = [  # (op, bytes, dtype, source, destination), the same on every rank
     ("all_reduce", 4000, "float32", None, None),
     ("all_reduce", 4000, "float32", None, None),
     ("all_reduce", 4000, "float32", None, None),
@@ -107,7 +108,7 @@ def test_operations_are_those_of_the_program(known, sql):
                        " AND op NOT IN ('send', 'recv') ORDER BY enter", rank, world)
         first = rows.index(EXPECTED[0])
         assert rows[first:first + len(EXPECTED)] == EXPECTED
-        # DDP's own: one bucket of 100 * 100 + 100 floats in each of three steps
+        # DDP's own operations: one bucket of 100 * 100 + 100 floats in each of three steps
         assert rows.count(("all_reduce", 40400, "float32", None, None)) == 3
 
 
@@ -117,7 +118,7 @@ def test_sequence_numbers_match_on_all_ranks(known, sql):
     rows = sql(db, "SELECT arrived, size, complete, skew_ms FROM collectives")
     assert len(rows) >= len(EXPECTED) + 4
     assert all(arrived == size == complete and skew >= 0 for arrived, size, complete, skew in rows)
-    # within a rank and a group each has its own number, and they are counted without a gap
+    # within a rank each group numbers its operations without a gap
     for rank, group, n, low, high in sql(db, "SELECT rank, \"group\", count(DISTINCT seq), min(seq), max(seq) FROM comm_metrics"
                                              " WHERE op NOT IN ('send', 'recv') GROUP BY 1, 2"):
         assert n == high - low + 1, (rank, group)
@@ -139,14 +140,14 @@ def test_completion_is_seen(known, sql):
     db = known[0]
     assert sql(db, "SELECT DISTINCT completion, complete, backend FROM comm_metrics") == [("seen", 1, "gloo")]
     assert sql(db, "SELECT count(*) FROM comm_metrics WHERE duration <= 0 OR exit < enter OR duration > 120")[0][0] == 0
-    # nobody leaves an all_reduce before the last one has come (clocks: one host)
+    # nobody leaves an all_reduce before the last rank has come (one host, so one clock)
     assert sql(db, "SELECT count(*) FROM comm_metrics c JOIN collectives k USING (\"group\", seq, op)"
                    " WHERE c.op = 'all_reduce' AND c.exit < k.last_enter - 1e-4")[0][0] == 0
     assert sql(db, "SELECT count(*) FROM notes WHERE part = 'comm' AND level <> 'info'")[0][0] == 0
 
 
 def parts(sql, db, rank):
-    """The rank's rows, cut at each all_reduce of int8."""
+    """Returns the rank's rows, split at each all_reduce of int8."""
     cut = []
     for row in sql(db, "SELECT op, enter, exit, complete, completion, dtype FROM comm_metrics WHERE rank = ? ORDER BY enter", rank):
         if row[0] == "all_reduce" and row[5] == "int8":
@@ -157,16 +158,16 @@ def parts(sql, db, rank):
 
 
 def ends_well(row, over, late):
-    """late: a thread of gloo's may be kept waiting for its processor between "done" and saying so. What it does there takes no tenth of
-    a second of a processor's time."""
+    """Checks that the operation ended at the right time. late: how long a thread of gloo may have waited for its processor between the end
+    of the operation and reporting it. Its own work there takes less than a tenth of a second of processor time."""
     return row[3] == 1 and row[4] == "seen" and row[1] < row[2] < over + late + 0.1
 
 
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("kind", ["debian", "recent", NEWEST])
 def test_every_operation_in_every_form(kind, build, tmp_path, sql):
-    """Each makes the rows that it should, entered when it was called and over when the program says so; one that raises
-    takes nobody else's end."""
+    """Each operation makes the rows that it should, which begin when it was called and end when the program says so; one that raises does
+    not take the end of another."""
     path, why = find_torch(kind)
     if not path:
         pytest.skip(why)
@@ -186,10 +187,10 @@ def test_every_operation_in_every_form(kind, build, tmp_path, sql):
             assert all(began - 0.001 < r[1] < back + 0.001 and ends_well(r, over, late) for r in rows), what
         assert sum(d[1] != "raised" for d in done) > 60
     assert sql(db, "SELECT count(*) FROM comm_metrics WHERE NOT complete") == [(0,)]
-    # several tensors of 3, or 100,000, and 5 floats: all of them count
+    # several tensors of 3, or 100,000, and 5 floats: the sizes of all count
     assert sql(db, "SELECT DISTINCT bytes FROM comm_metrics WHERE op = 'all_reduce_coalesced' ORDER BY 1") == [(32,), (400020,)]
     assert sql(db, "SELECT count(*) FROM collectives WHERE arrived < size OR complete < arrived") == [(0,)]
-    # who has to wait for the others does not leave before the last has come
+    # a rank that has to wait for the others does not leave before the last one has come
     assert sql(db, "SELECT count(*) FROM comm_metrics c JOIN collectives k USING (\"group\", seq, op) WHERE c.exit < k.last_enter - 0.001"
                    " AND op IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier')") == [(0,)]
 
@@ -217,7 +218,7 @@ def test_trainings_as_wholes(kind, build, tmp_path, sql):
 @pytest.mark.limit(200)
 @pytest.mark.parametrize("kind", ["debian", NEWEST])
 def test_groups_of_the_same_name(kind, build, tmp_path, sql):
-    """A group that comes after another one is destroyed is not that one, be it at the same address or of the same name."""
+    """A new group is not taken for one that was destroyed before, even if it has the same address or the same name."""
     path, why = find_torch(kind)
     if not path:
         pytest.skip(why)
@@ -230,13 +231,14 @@ def test_groups_of_the_same_name(kind, build, tmp_path, sql):
             row for g in groups for row in ([(g, "all_reduce", 1, 1), (g, "monitored_barrier", 1, 1)] if g[0] == "0" else [(g, "all_reduce", 2, 2)])]
     rows = sql(db, "SELECT arrived, size, complete, first_enter, last_enter, exit FROM collectives ORDER BY first_enter")
     assert len(rows) == 12 and all(row[:3] == (2, 2, 2) for row in rows), rows
-    assert all(a[4] < b[3] + 1e-3 for a, b in zip(rows, rows[2:])), rows  # nobody comes to the next but one before all were here
+    assert all(a[4] < b[3] + 1e-3 for a, b in zip(rows, rows[2:])), rows  # nobody comes to the next operation but one before all were at this one
 
 
 @pytest.mark.limit(200)
 def test_straggler_is_found(build, tmp_path, sql):
-    """Rank 1 sleeps before each of 20 collectives: it comes last, and the other waits for it. On a busy machine the other one may come later:
-    what counts is between which moments they say that they came, and of most it follows who was last."""
+    """Rank 1 sleeps before each of 20 collectives: it comes last, and the other rank waits for it. On a busy machine the other one may come
+    later still, so the test compares with the moments between which the ranks say that they came; in most collectives these tell which rank
+    was last."""
     path, why = find_torch("debian")
     if not path:
         pytest.skip(why)
@@ -247,14 +249,14 @@ def test_straggler_is_found(build, tmp_path, sql):
     assert len(rows) == len(calls[0]) == len(calls[1]) == len(first) == len(second) == 20
     known = []
     for (last, shortest, skew), (e0, took0), (e1, took1), (a0, b0), (a1, b1) in zip(rows, calls[0], calls[1], first, second):
-        late = skew if last else -skew  # of rank 1; doubles of seconds UTC hold a microsecond
+        late = skew if last else -skew  # lateness of rank 1; doubles of seconds UTC are exact to a microsecond
         assert a1 - b0 - 1e-4 < late < b1 - a0 + 1e-4 and abs(late - (e1 - e0)) < 1e-5, (rows, calls, first, second)
         assert shortest == int(took1 < took0) or abs(took1 - took0) < 1e-5, (rows, calls)
         known += [last] if a1 > b0 or a0 > b1 else []
     assert 1 in known, (first, second)
     imposed = dict(sql(db, "SELECT rank, imposed_seconds FROM stragglers"))
     made = sum(skew for last, _, skew in rows if last == 1)
-    assert made <= imposed[1] + 1e-5, (imposed, rows)  # the barriers are its own, too
+    assert made <= imposed[1] + 1e-5, (imposed, rows)  # the barriers are rank 1's, too
 
 
 @pytest.mark.limit(200)
@@ -270,7 +272,8 @@ def test_what_fails_since_a_peer_has_gone(build, tmp_path, sql, python_torch):
 @pytest.mark.limit(200)
 @pytest.mark.parametrize("world, delay", [(2, 0), (4, 0), (4, 0.05)])
 def test_a_straggler_is_more_than_chance(build, tmp_path, sql, world, delay):
-    """A healthy job has none, with more ranks than processors too; one rank that is 50 ms late in each step is one, and the first of the view (which counts what comes before the first step, too)."""
+    """A healthy job has no straggler, even with more ranks than processors. A rank that is 50 ms late in each step is one, and is the first
+    row of the view (which also counts what comes before the first step)."""
     path, why = find_torch("debian")
     if not path:
         pytest.skip(why)
@@ -284,7 +287,7 @@ def test_a_straggler_is_more_than_chance(build, tmp_path, sql, world, delay):
 
 @pytest.mark.limit(200)
 def test_who_did_not_arrive(build, tmp_path, sql):
-    """The last of three ranks never comes: every rank's hang trigger fires by itself; after a SIGKILL of all, the traces say who
+    """The last of three ranks never comes: every rank's hang trigger fires by itself. After a SIGKILL of all, the traces tell which rank
     was missing, and where all of them were."""
     path, why = find_torch("debian")
     if not path:
@@ -311,7 +314,8 @@ def test_who_did_not_arrive(build, tmp_path, sql):
         where[rank].add(func)
     assert "stuck" in where[2] and "all_reduce" in where[0] & where[1] and "stuck" not in where[0] | where[1], where
     hangs = set(sql(db, "SELECT rank, step FROM triggers WHERE kind = 'hang'"))
-    # An earlier one is said, too, of a step that took long for want of a processor: no step that takes less than a second is.
+    # On a busy machine an earlier hang may be reported, too, of a step that took long because it had no processor; but never of a step that
+    # took less than a second.
     long = set(sql(db, "SELECT rank, step FROM steps WHERE duration > 1"))
     assert {(0, 15), (1, 15), (2, 15)} <= hangs <= {(0, 15), (1, 15), (2, 15)} | long, (hangs, long)
 
@@ -369,7 +373,7 @@ dist.destroy_process_group()
 
 
 def test_stop_leaves_no_callback(build, tmp_path, sql, python_torch):
-    """The callback goes with the recording, also while operations are under way, and comes with the next one."""
+    """The callback is removed with the recording, even while operations are under way, and is there again in the next one."""
     script, traces = tmp_path / "again.py", tmp_path / "t"
     traces.mkdir()
     script.write_text(AGAIN)
@@ -387,8 +391,8 @@ def test_stop_leaves_no_callback(build, tmp_path, sql, python_torch):
 
 @pytest.mark.slow
 def test_injected_in_mid_training(build, tmp_path, spawn, sql):
-    """An agent that comes late takes gloo's own count, so its sequence numbers are those of the ranks that were there from the start;
-    and an exception later is seen."""
+    """An agent that comes late takes over gloo's own count, so its sequence numbers are those of the ranks that were recorded from the
+    start; and it records a later exception."""
     path, why = find_torch("debian")
     if not path:
         pytest.skip(why)

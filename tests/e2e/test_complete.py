@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace is complete in itself: the names of native code travel with it."""
+"""A trace is complete in itself: it contains the names of native code."""
 import http.server
 import os
 import signal
@@ -52,7 +52,7 @@ def names_of(sql, db, module="libwork.so"):
 
 @pytest.fixture
 def record_calls(record_until, sql):  # noqa: F811
-    """Records CALLS, or a script that begins so, until each function of the library is among the samples."""
+    """Records CALLS, or a script that begins with it, until each function of the library has samples."""
     return lambda library, script=CALLS, **kw: record_until(lambda db: NAMES <= names_of(sql, db), script, library, **kw)
 
 
@@ -67,7 +67,7 @@ def test_torch_converted_where_only_the_tools_are(build, record, convert, python
     same_stacks(here, alone)
     named = sql(alone, "SELECT count(*) FROM function WHERE module LIKE '%libtorch%' AND name NOT LIKE '%+0x%'")[0][0]
     assert named > 10
-    # and without what the trace says there would be no such names
+    # and without the symbols in the trace there would be no such names
     bare = convert_alone(root, tmp_path / "bare.zst")
     assert sql(bare, "SELECT count(*) FROM function WHERE module LIKE '%libtorch%' AND name NOT LIKE '%+0x%'")[0][0] == 0
 
@@ -124,12 +124,12 @@ def test_not_wanted(record_calls, tmp_path, convert, sql):
     library = make_library(tmp_path)
     trace = record_calls(library, options=["--no-symbols"]).trace
     assert symbol_blocks(trace) == []
-    assert "deep" in names_of(sql, convert(trace)) # from the file that is here
+    assert "deep" in names_of(sql, convert(trace)) # found in the file, which is here
 
 
 @pytest.mark.parametrize("options", [[], ["--no-symbols"]], ids=["named", "bare"])
 def test_what_a_trace_needed_is_its_own(record_calls, tmp_path, convert, sql, options):
-    """A library that another trace of the same conversion has called is not needed by one that has only mapped it."""
+    """A library that another trace of the same conversion has called is not needed by a trace that only mapped it."""
     library = make_library(tmp_path)
     script = CALLS + ("import glob, time\nif not os.fork():\n"
                       "    while not glob.glob('%s/%d-*.live' % (os.environ['PROBING_RUN_DIR'], os.getpid())): time.sleep(.01)\n    os._exit(0)\nos.wait()\n")
@@ -142,17 +142,17 @@ def test_what_a_trace_needed_is_its_own(record_calls, tmp_path, convert, sql, op
 
 
 def is_alive(pid):
-    """Whether a thread of it is still to end: the first may be a zombie while others wait for a processor."""
+    """Returns whether any thread of the process is still alive: the first may be a zombie while others wait for a processor."""
     try:
         states = [open("/proc/%d/task/%s/stat" % (pid, tid)).read().rsplit(")", 1)[1].split()[0]
                   for tid in os.listdir("/proc/%d/task" % pid)]
-    except OSError: # one of them is gone: look again, if any is there
+    except OSError: # one of the threads is gone: look again, if any is left
         return os.path.exists("/proc/%d/task" % pid)
     return set(states) - {"Z", "X"} or len(states) > 1
 
 
 def test_of_killed_processes(build, spawn, run, convert, sql, tmp_path):
-    """By probing-record where it is the parent; where it is killed too, by the convert that finishes the trace."""
+    """probing-record, if it is the parent, adds the names; if it was killed, too, the convert that finishes the trace does."""
     library = make_library(tmp_path)
     script = tmp_path / "calls.py"
     script.write_text(CALLS)
@@ -164,7 +164,7 @@ def test_of_killed_processes(build, spawn, run, convert, sql, tmp_path):
         db = tmp_path / ("now%d.db" % recorder_dies)
         while not db.exists() or not NAMES <= names_of(sql, db):
             time.sleep(0.1)
-            convert(trace, out=db, options=["-q", "-f"], check=None)  # there may be nothing in it yet
+            convert(trace, out=db, options=["-q", "-f"], check=None)  # it may hold nothing yet
         if recorder_dies:
             recorder.kill()
             recorder.wait(240)
@@ -204,7 +204,7 @@ while time.thread_time() < last:
 
 
 def test_a_trace_of_an_older_schema(record_calls, tmp_path):
-    """The second reader knows no record but those of the trace's own schema rows."""
+    """The second reader knows only the record types in the trace's own schema rows."""
     library = make_library(tmp_path)
     trace = record_calls(library).trace
     lines = list(format_reader.dump(trace.read_bytes()))
@@ -217,7 +217,7 @@ def test_a_trace_of_an_older_schema(record_calls, tmp_path):
 
 
 def test_debuginfod_if_asked(record_calls, convert, sql, tmp_path, monkeypatch):
-    """A library that is gone is fetched by its build-id, when that is asked for, and not otherwise."""
+    """A library that is gone is fetched by its build-id if the user asks for that, and not otherwise."""
     library = make_library(tmp_path)
     trace = record_calls(library, options=["--no-symbols"]).trace
     notes = subprocess.run(["readelf", "-n", library], stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode()

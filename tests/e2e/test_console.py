@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing -t PID eval, repl and config: what a person at a terminal does to a live process, Ctrl-C included."""
+"""probing -t PID eval, repl and config: what a person at a terminal does to a live process, including Ctrl-C."""
 import json
 import os
 import random
@@ -53,7 +53,7 @@ def probing(build, run):
 
 
 def unharmed(process, probing):
-    """It runs, its streams are its own, no thread of an evaluation is left."""
+    """Checks that the process runs, has its own streams, and has no thread of an evaluation left."""
     assert process.poll() is None
     check = ("import sys, threading\n"
              "(sys.stdout._probing[0] if hasattr(sys.stdout, '_probing') else sys.stdout) is out, threading.active_count()")
@@ -80,7 +80,7 @@ def test_forms_of_eval(program, probing, python, tmp_path):
     assert answer == {"ok": True, "out": "one\n", "value": "42", "error": None}
     answer = json.loads(probing(process, "eval", "--json", "print('one')\n1/0", check=1).stdout)
     assert answer["ok"] is False and answer["out"] == "one\n" and "ZeroDivisionError" in answer["error"]
-    assert "1/0" in answer["error"].splitlines()[2]  # the line of the code is shown
+    assert "1/0" in answer["error"].splitlines()[2]  # the message shows the line of the code
     code = tmp_path / "code.py"
     code.write_text("def f(x):\n    return x + 1\nprint('from a file')\nf(1)\n")
     assert probing(process, "eval", "-f", code).stdout == "from a file\n2\n"
@@ -96,7 +96,7 @@ def test_forms_of_eval(program, probing, python, tmp_path):
 def frames(process, probing):
     assert probing(process, "eval", "--frame", "0", "secret, k, len(batch)").stdout == "('s7', 7, 64)\n"
     assert probing(process, "eval", "--frame", "1", "[local['a'] + batch[2] for _ in range(2)]").stdout == "[3, 3]\n"
-    # An object may be changed; a name of the frame cannot.
+    # An object of a frame may be changed, a name of the frame may not.
     assert probing(process, "eval", "--frame", "1", "local['b'] = 2; local = 5").stdout == ""
     assert probing(process, "eval", "--frame", "1", "local").stdout == "{'a': 1, 'b': 2}\n"
     assert "there is no frame 9" in probing(process, "eval", "--frame", "9", "1", check=1).stderr
@@ -119,7 +119,7 @@ def test_frame_everywhere(program, probing, python):
 def test_a_passive_agent_leaves_nothing(program, probing, python, tmp_path):
     process = program(python)
     before = sorted(os.listdir(str(tmp_path)))
-    # What it opens takes no number that the program expects to get; what an evaluation opens is the program's.
+    # The agent takes no descriptor number that the program expects to get; what an evaluation opens is the program's.
     opened = probing(process, "eval", "import os; kept = os.open(%r, os.O_RDONLY); kept" % str(tmp_path)).stdout.strip()
     assert os.readlink("/proc/%d/fd/%s" % (process.pid, opened)) == str(tmp_path)
     service, = [tid for tid, name in thread_names(process.pid).items() if name == "probing-svc"]
@@ -131,13 +131,13 @@ def test_a_passive_agent_leaves_nothing(program, probing, python, tmp_path):
 
 
 def started(process, probing):
-    """Waits until the evaluation that sets `begun` is under way. Asking would have to wait for it: so its file says it."""
+    """Waits until the evaluation that sets `begun` is under way. It signals that by a file, because asking would have to wait for it."""
     wait_until(lambda: os.path.exists(process.begun))
 
 
 def late(ask, begun):
-    """What is said of an evaluation that was under way when its time was over, and that time: one that has not begun by then never
-    does, and tells nothing of that."""
+    """Returns what is said of an evaluation that was under way when its time was over, and that time. (An evaluation that has not begun by
+    then never does, and reports something else.)"""
     seconds = 0.2
     while True:
         seconds *= 2
@@ -197,7 +197,7 @@ def test_what_is_inside_c_code_is_left_there(build, program, probing, spawn, pyt
     go_on.open("w").close()
     client = spawn([build.tool("probing"), "-t", process.pid, "eval", "--timeout", "200", code], stderr=subprocess.PIPE)
     wait_until(inside.exists)
-    for _ in range(2):  # the first one asks for an end, the second one does not wait for it; two that come at once are one
+    for _ in range(2):  # the first Ctrl-C asks the evaluation to end, the second does not wait for that; two that come at once are one
         client.send_signal(signal.SIGINT)
         wait_until(lambda: client.poll() is not None or not int(status(client.pid, "ShdPnd"), 16) & 1 << signal.SIGINT - 1)
     out, err = client.communicate(timeout=240)
@@ -214,7 +214,7 @@ def test_the_last_value_and_the_end_of_a_console(program, probing, python):
     assert done.stdout == "21\n42\n42\n" and done.stderr == ""
     done = probing(process, "repl", input="1\nraise SystemExit\n7\n", check=1)
     assert done.stdout == "1\n" and "SystemExit" in done.stderr
-    # The program's own name is not touched, and its stdin is open.
+    # The program's own variable is not touched, and its stdin is open.
     assert probing(process, "repl", input="1\n_ = 5\n2\n_\n").stdout == "1\n2\n5\n"
     assert probing(process, "eval", "del _\n[k for k in globals() if 'probing' in k], sys.stdin.closed").stdout == "([], False)\n"
     unharmed(process, probing)
@@ -222,7 +222,7 @@ def test_the_last_value_and_the_end_of_a_console(program, probing, python):
 
 @pytest.mark.pythons(count=1)
 def test_ctrl_c_while_another_client_asks(build, program, probing, spawn, python, tmp_path):
-    """The same words in all tools; what was to be asked is not, and the other client's code goes on."""
+    """All tools use the same words; the new request is not made, and the other client's code goes on."""
     process = program(python)
     first = spawn([build.tool("probing"), "-t", process.pid, "eval", "--timeout", "200", loop(process, tmp_path)], stderr=subprocess.PIPE)
     started(process, probing)
@@ -240,7 +240,7 @@ def test_ctrl_c_while_another_client_asks(build, program, probing, spawn, python
 
 
 def storm(build, process, probing, n, options=()):
-    """SIGINT at random times, from before the first system call to after the answer."""
+    """Sends SIGINT at random times, from before the first system call to after the answer."""
     rng = random.Random(7)
     codes = set()
     for i in range(n):
@@ -254,7 +254,7 @@ def storm(build, process, probing, n, options=()):
         client.communicate(timeout=240)
         codes.add(client.returncode)
         assert process.poll() is None
-    # Killed by the signal before there was a handler, interrupted, refused, or done before it came.
+    # Killed by the signal before it had a handler, interrupted, refused, or done before the signal came.
     assert codes <= {-signal.SIGINT, 0, 1, 3, 130}, codes
     unharmed(process, probing)
 
@@ -278,11 +278,11 @@ def test_repl_from_a_pipe(program, probing, python):
     process = program(python)
     text = "x = 5\nfor i in range(2):\n    print(i, x)\n\nx + 1\ndef f():\n    return batch[3]\n\nf()\nx"
     assert probing(process, "repl", input=text).stdout == "0 5\n1 5\n6\n3\n5\n"
-    assert probing(process, "eval", "x").stdout == "5\n"  # __main__'s
+    assert probing(process, "eval", "x").stdout == "5\n"  # the variable of __main__
     done = probing(process, "repl", input="1/0\n2 +\n'on it goes'\nif 1:\n    print('at the end')", check=1)
     assert done.stdout == "'on it goes'\nat the end\n"
     assert "ZeroDivisionError" in done.stderr and "SyntaxError" in done.stderr
-    # A namespace of its own, kept from input to input.
+    # It has a namespace of its own, which it keeps from input to input.
     done = probing(process, "repl", "--frame", "0", input="secret\nmine = secret * 2\n[mine for _ in range(2)]\n")
     assert done.stdout == "'s7'\n['s7s7', 's7s7']\n"
     assert "NameError" in probing(process, "eval", "mine", check=1).stderr
@@ -291,10 +291,10 @@ def test_repl_from_a_pipe(program, probing, python):
 
 
 class Terminal:
-    """tmux: a terminal that one can type into and look at."""
+    """A terminal in tmux, which the test can type into and look at."""
 
     def __init__(self, socket, command, env):
-        self.socket = socket + "."  # no other's begins with it
+        self.socket = socket + "."  # so that no other session's name begins with it
         self.base = ["tmux", "-L", self.socket]
         subprocess.run(self.base + ["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "50", command], check=True, env=env)
 
@@ -312,7 +312,7 @@ class Terminal:
             time.sleep(0.05)
 
     def complete(self, text):
-        """Tab, and again where the process has not answered in the two seconds that it has, until the text is there."""
+        """Presses Tab, again if the process did not answer within its two seconds, until the text appears."""
         at, end = 0, time.monotonic() + 240
         while text not in (self.screen() or ""):
             assert time.monotonic() < end, "%r does not come:\n%s" % (text, self.screen())
@@ -323,7 +323,7 @@ class Terminal:
 
     def close(self):
         subprocess.run(self.base + ["kill-server"], stderr=subprocess.DEVNULL)
-        wait_until_gone(self.socket)  # and what ran in it, to whom tmux says in its environment where it is
+        wait_until_gone(self.socket)  # and the programs in it, which tmux tells through their environment in which session they are
 
 
 @pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
@@ -337,7 +337,7 @@ def test_a_closed_terminal_leaves_nothing(tmp_path):
 
 @pytest.fixture
 def repl(build, program, tmp_path):
-    """repl(python): the target, a terminal with the repl in it, the repl's pid."""
+    """repl(python): returns the target, a terminal that runs the repl, and the repl's pid."""
     terminals = []
 
     def start(python):
@@ -363,10 +363,10 @@ def test_repl_in_a_terminal(repl, probing, python, tmp_path):
     history = tmp_path / "history"
     terminal.type("bat")
     terminal.until(">>> bat")
-    terminal.complete(">>> batch")  # from the target
+    terminal.complete(">>> batch")  # comes from the target
     terminal.type("[:3]", "Enter")
     terminal.until("[0, 1, 2]")
-    terminal.type("batch.co")  # two: count and copy
+    terminal.type("batch.co")  # has two completions: count and copy
     terminal.complete("count")
     terminal.type("u")
     terminal.complete(">>> batch.count")
@@ -381,7 +381,7 @@ def test_repl_in_a_terminal(repl, probing, python, tmp_path):
     terminal.type("dropped", "C-c")
     terminal.type("'still ' + 'here'", "Enter")
     terminal.until("'still here'")
-    terminal.type("Up", "Up", "Up")  # history
+    terminal.type("Up", "Up", "Up")  # goes back in the history
     terminal.type("C-c")
     terminal.type("C-d")
     terminal.until("code 0")
@@ -390,7 +390,7 @@ def test_repl_in_a_terminal(repl, probing, python, tmp_path):
 
 
 class standing:
-    """The process does nothing meanwhile, as on a busy machine."""
+    """Keeps the process stopped meanwhile, as if it got no processor on a busy machine."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -406,8 +406,8 @@ class standing:
 
 @pytest.mark.pythons(count=1)
 def test_ctrl_c_in_a_slow_terminal(repl, probing, python):
-    """It drops what was typed before it and interrupts what was begun before it, and nothing that comes after it, whoever gets
-    to run late: the prompt, or the process."""
+    """Ctrl-C drops what was typed before it, interrupts what was begun before it, and affects nothing that comes after it, whether the
+    prompt or the process is late."""
     process, terminal, pid = repl(python)
     at_prompt = lambda: wait_until_asleep(pid)
     at_prompt()
@@ -415,11 +415,11 @@ def test_ctrl_c_in_a_slow_terminal(repl, probing, python):
         terminal.type("dropped", "C-c", "'kept ' + 'line'", "Enter")
     terminal.until("'kept line'")
     at_prompt()
-    with standing(pid):  # before it has begun
+    with standing(pid):  # before the evaluation has begun
         terminal.type("while True: pass", "Enter", "Enter", "C-c", "'second ' + 'line'", "Enter")
     terminal.until("'second line'")
     at_prompt()
-    with standing(process.pid):  # the target has not taken it
+    with standing(process.pid):  # the target has not taken the request
         terminal.type("while True: pass", "Enter")
         time.sleep(0.2)
         terminal.type("C-c")
@@ -432,14 +432,14 @@ def test_ctrl_c_in_a_slow_terminal(repl, probing, python):
     terminal.type("Enter")
     at_prompt()
     with standing(process.pid):
-        while "not waited for any more" not in terminal.screen():  # the second one leaves it
+        while "not waited for any more" not in terminal.screen():  # the second Ctrl-C leaves the evaluation alone
             terminal.type("C-c")
             time.sleep(0.2)
     terminal.type("'fourth ' + 'line'", "Enter")
     terminal.until("'fourth line'")
     at_prompt()
     terminal.type("import time; time.sleep(1)", "Enter")
-    with standing(pid):  # typed ahead
+    with standing(pid):  # what is typed ahead
         terminal.type("'fifth ' + 'line'", "Enter")
     terminal.until("'fifth line'")
     terminal.type("C-d")
@@ -470,7 +470,7 @@ def test_config(build, program, probing, convert, sql, python, tmp_path):
         done = probing(process, "config", "sample_rate=0.5", bad, check=2)
         assert "must be" in done.stderr or "there is no setting" in done.stderr or "KEY=VALUE" in done.stderr
     assert "must be 0 (no samples), 0.001 to 3600 seconds" in probing(process, "config", "sample_rate=0.0001", check=2).stderr
-    assert probing(process, "config", "sample_rate").stdout == "0.05\n"  # of several none is changed when one is wrong
+    assert probing(process, "config", "sample_rate").stdout == "0.05\n"  # of several settings none is changed if one is wrong
     assert " 20 " in probing(process, "status").stdout or "50 ms" in probing(process, "status").stdout
     time.sleep(0.5)
     probing(process, "stop")
@@ -486,7 +486,7 @@ def test_config(build, program, probing, convert, sql, python, tmp_path):
 
 @pytest.mark.pythons(count=1)
 def test_list(build, run, program, probing, python, tmp_path):
-    """What runs now, what only answers; forged and cut files are named and harm nobody."""
+    """Lists which processes are being recorded and which only answer. Forged and cut files are named and do no harm."""
     process = program(python)
     listing = [build.tool("probing"), "list"]
     run(listing, check=1)
@@ -518,7 +518,7 @@ def test_list(build, run, program, probing, python, tmp_path):
         assert done.returncode == 0
         assert [r for r in json.loads(done.stdout) if r["pid"] == process.pid and r["state"] == "recording"]
         forged.unlink()
-    # Another user's file, a link, one that others may write: not believed.
+    # A file of another user, a link, or a file that others may write is not trusted.
     forged.write_bytes(good)
     if os.getuid() == 0:
         forged.chmod(0o600)
@@ -534,7 +534,7 @@ def test_list(build, run, program, probing, python, tmp_path):
     process.kill()
     process.wait()
     run(listing, check=1)
-    assert not list((tmp_path / "run").glob("*.live"))  # nothing was lost with it
+    assert not list((tmp_path / "run").glob("*.live"))  # neither had records that were lost with it
 
 
 SLEEPS = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.00002)\n"
@@ -543,7 +543,8 @@ SLEEPS = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.00002)\
 @pytest.mark.slow
 @pytest.mark.pythons(min=(3, 6), max=(3, 6))
 def test_the_first_thread_of_a_program(probing, python, spawn, tmp_path):
-    """Before 3.7 there is no GIL until then; made while the main thread came back from a system call it ended one program in sixty."""
+    """Before Python 3.7 there is no GIL until a program starts its first thread. Making it while the main thread came back from a system
+    call once ended one program in sixty."""
     (tmp_path / "sleeps.py").write_text(SLEEPS)
     for _ in range(150):
         process = spawn([python.path, tmp_path / "sleeps.py"], ready="up")

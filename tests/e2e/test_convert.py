@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-convert: the names that users stand on, what it does with bad inputs, and how it ends."""
+"""probing-convert: the names that users rely on, what it does with bad inputs, and how it ends."""
 import json
 import os
 import pathlib
@@ -15,7 +15,7 @@ import pytest
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 
-# The stable names: views and columns may be added (at the end), none may go or be renamed.
+# The stable names: views and columns may be added (at the end), none may be removed or renamed.
 VIEWS = {
     "trace": "id file host boot_id pid ppid rank local_rank world_size command exe python start end records lost clock "
              "complete end_reason duration period clock_uncertainty bytes blocks cwd uid agent how process_start role master finished "
@@ -64,7 +64,7 @@ def tool(build, run):
 
 
 def one_line(text):
-    """The message is one line that names the tool."""
+    """Checks that the message is one line that names the tool, and returns it."""
     assert text.count("\n") == 1 and text.startswith("probing-convert: "), text
     return text
 
@@ -78,7 +78,7 @@ def test_views(view, convert, sql):
     columns = [row[1] for row in sql(db, "PRAGMA table_info('%s')" % view)]
     wanted = VIEWS[view].split()
     assert columns[:len(wanted)] == wanted
-    # each column can be read: an error in a view shows only then
+    # each column can be read: an error in a view's definition shows only then
     sql(db, "SELECT * FROM %s" % view)
     assert sql(db, "SELECT type FROM sqlite_schema WHERE name = ?", view) == [("view",)]
 
@@ -105,9 +105,9 @@ def test_golden_values(convert, sql):
     row = sql(db, "SELECT host, pid, ppid, uid, rank, local_rank, world_size, command, python, complete, end_reason, "
                   "lost, period FROM trace")[0]
     assert row == ("node17", 4711, 1, 1000, 3, None, 8, "python3 train.py --lr 0.1", "3.11.2", 1, "exit", 0, 0.1)
-    # the anchor of the trace: monotonic 1000 s was this instant
+    # the trace's anchor: monotonic 1000 s was this instant
     assert abs(sql(db, "SELECT timestamp FROM config")[0][0] - 1763713000) < 1e-6
-    # all texts are UTF-8, whatever bytes the trace had: sqlite3 would raise
+    # all texts are UTF-8, whatever bytes the trace has: otherwise sqlite3 would raise
     for view in VIEWS:
         sql(db, "SELECT * FROM %s" % view)
 
@@ -128,7 +128,7 @@ def test_golden_others(name, convert, sql):
 
 
 def test_backtrace_is_found_by_index(convert, sql):
-    """A filter must not read all samples: the plan says what SQLite will do."""
+    """A filter must not read all samples: SQLite's query plan must use the index."""
     db = convert(GOLDEN / "basic.zst")
     for where in ("timestamp BETWEEN 1 AND 2", "sample_id = 5", "trace_id = 1"):
         for view in ("backtrace", "samples"):
@@ -137,7 +137,7 @@ def test_backtrace_is_found_by_index(convert, sql):
 
 
 def test_extension(build, run):
-    """The virtual table in the stock sqlite3."""
+    """The virtual table works in the stock sqlite3."""
     if not shutil.which("sqlite3"):
         pytest.skip("no sqlite3 program")
     script = (".load %s\nCREATE VIRTUAL TABLE temp.s USING probing_trace('%s', 'process');\n"
@@ -167,7 +167,7 @@ t.join()
     assert sql(db, "SELECT complete, clock, end_reason FROM trace") == [(1, "anchors", "exit")]
     spin = sql(db, "SELECT self, total, total_share FROM hot_functions WHERE func = 'spin'")
     assert spin and spin[0][1] > 20
-    # the native frames under spin() are its callees: sum() and what it calls
+    # the native frames under spin() are those of its callees: sum() and what it calls
     assert sql(db, "SELECT count(*) FROM backtrace WHERE func = 'snooze' AND frame_type = 'Python'")[0][0] > 0
     rows = sql(db, "SELECT func, frame_type FROM backtrace WHERE sample_id = (SELECT max(sample_id) FROM backtrace "
                    "WHERE func = 'snooze') ORDER BY depth")
@@ -180,15 +180,15 @@ t.join()
 
 
 def test_killed_process_is_finished_first(build, spawn, tool, sql, tmp_path):
-    """The inputs of a process that died are completed from its live file."""
+    """A conversion completes the trace of a process that was killed from its live file."""
     trace = tmp_path / "t.zst"
     env = dict(os.environ, LD_PRELOAD=str(build.lib / "libprobing-preload.so"), PROBING_TRACE=str(trace),
                PROBING_SAMPLE_RATE="0.01")
     process = spawn(["/usr/bin/python3", "-c", "print('ready', flush=True)\nwhile True: sum(range(99))"], ready="ready", env=env)
     alive = 0
-    while not alive: # still recording: whatever it has comes along
+    while not alive: # still being recorded: whatever it has so far is converted
         time.sleep(0.05)
-        done = tool("-f", trace, tmp_path / "alive.db", check=None) # there may be nothing in it yet
+        done = tool("-f", trace, tmp_path / "alive.db", check=None) # it may hold nothing yet
         if (tmp_path / "alive.db").exists():
             assert "without an end" in done.stderr
             assert sql(tmp_path / "alive.db", "SELECT end_reason, complete FROM trace") == [(None, 0)]
@@ -229,8 +229,8 @@ def test_directory_and_siblings(tool, sql, tmp_path):
     tool("--alone", run_dir / "t.zst", tmp_path / "only.db")
     assert files(tmp_path / "only.db") == ["t.zst"]
     tool(run_dir, run_dir / "t.zst.d", run_dir / "t.zst", tmp_path / "all.db")
-    assert files(tmp_path / "all.db") == ["same.zst", "node-12.zst"]  # t.zst by another name, once
-    # ids of different traces never meet
+    assert files(tmp_path / "all.db") == ["same.zst", "node-12.zst"]  # t.zst is the same file under another name, and is taken once
+    # ids of different traces do not overlap
     rows = sql(tmp_path / "all.db", "SELECT trace_id, sample_id >> 40, count(*), count(DISTINCT sample_id) "
                                     "FROM samples GROUP BY 1, 2")
     assert len(rows) == 2 and all(a == b and c == d for a, b, c, d in rows)
@@ -255,12 +255,12 @@ def test_bad_files(tool, tmp_path):
         path.write_bytes(content)
         done = tool(path, tmp_path / "x.db", check=3)
         assert message in done.stderr and str(path) in done.stderr, done.stderr
-        assert done.stderr.count("\n") == 2  # what is wrong with the file; that nothing was written
+        assert done.stderr.count("\n") == 2  # one line says what is wrong with the file, the other that nothing was written
         assert not (tmp_path / "x.db").exists()
-        # beside a good one: that is converted
+        # beside a good input: that one is converted
         done = tool("-q", path, GOLDEN / "basic.zst", tmp_path / (name + ".db"), check=1)
         assert message in one_line(done.stderr)
-    # One that nobody named: its process was killed as it began, and its parent has counted it.
+    # The user did not name this file: its process was killed as it began, and its parent has counted it.
     shutil.copy(str(GOLDEN / "basic.zst"), str(tmp_path / "t.zst"))
     (tmp_path / "t.zst.d").mkdir()
     (tmp_path / "t.zst.d" / "host-1.zst").write_bytes(b"")
@@ -273,7 +273,7 @@ def test_newer_version(tool, run, tmp_path):
     if not shutil.which("zstd"):
         pytest.skip("no zstd program")
     content = run(["zstd", "-dc", GOLDEN / "basic.zst"], binary=True).stdout
-    end = content.index(b"\x89PRB\r\n\x1a\n", 8)  # the first block, said to be of version 2
+    end = content.index(b"\x89PRB\r\n\x1a\n", 8)  # the first block, changed to say version 2
     (tmp_path / "block").write_bytes(content[:8] + b"\x02\x00" + content[10:end])
     run(["zstd", "-q", tmp_path / "block", "-o", tmp_path / "new.zst"])
     done = tool(tmp_path / "new.zst", tmp_path / "x.db", check=3)
@@ -323,7 +323,7 @@ def test_force(tool, tmp_path):
     assert db.stat().st_ino == before
     tool("--force", GOLDEN / "killed.zst", db)
     assert db.stat().st_ino != before
-    reader = sqlite3.connect(str(db))  # somebody who has the old one open goes on reading it
+    reader = sqlite3.connect(str(db))  # a program that has the old database open goes on reading it
     assert reader.execute("SELECT end_reason FROM trace").fetchall() == [("killed",)]
     tool("-f", "-q", GOLDEN / "basic.zst", db)
     assert reader.execute("SELECT end_reason FROM trace").fetchall() == [("killed",)]
@@ -332,14 +332,14 @@ def test_force(tool, tmp_path):
 
 
 def test_what_a_killed_one_has_left(build, tool, spawn, tmp_path):
-    """The next conversion to the same file takes it away, once its maker is gone, and nothing else."""
+    """The next conversion to the same file removes a killed tool's temporary file once that tool is gone, and removes nothing else."""
     db = tmp_path / "a*[b].db"
     (tmp_path / (db.name + ".tmp-mynote")).write_text("an x that is mine")
     def begun():
         before = set(left_over(tmp_path))
         process = spawn([build.tool("probing-convert"), "-", db], stdin=subprocess.PIPE)
         mine = []
-        while not mine:  # locked: else it may be taken for one that was left, and its maker makes another
+        while not mine:  # it must be locked: otherwise another tool may take it for one that was left behind, and its maker makes another
             time.sleep(0.01)
             with open("/proc/locks") as f:
                 locked = {int(line.split()[5].rsplit(":", 1)[1]) for line in f if "FLOCK" in line and " -> " not in line}
@@ -355,7 +355,7 @@ def test_what_a_killed_one_has_left(build, tool, spawn, tmp_path):
 
 
 def foreign(path, kind):
-    """Something of somebody else's under `path`; returns what must stay the same."""
+    """Makes a file of another kind at `path`, and returns what must not change."""
     if kind == "text":
         path.write_text("my notes\n")
     elif kind == "database":
@@ -399,13 +399,13 @@ def test_an_input_is_never_replaced(tool, tmp_path):
     trace, db = tmp_path / "a.zst", tmp_path / "x.db"
     shutil.copy(GOLDEN / "basic.zst", trace)
     before = identity(trace)
-    assert "name the database" in one_line(tool("-f", trace, trace, check=2).stderr)  # OUT.db was forgotten
+    assert "name the database" in one_line(tool("-f", trace, trace, check=2).stderr)  # the user forgot OUT.db
     assert "name the database" in one_line(tool(trace, tmp_path / "new.zst", check=2).stderr)
     os.link(trace, db)
     tool("-f", trace, db, check=3)
     assert identity(trace) == before == identity(db)
     db.unlink()
-    tool(trace, db)  # a database of ours that is named as an input, too
+    tool(trace, db)  # a database of ours that is also named as an input
     before = identity(db)
     (tmp_path / "sub").mkdir()
     for name in (db, tmp_path / "sub" / ".." / "x.db"):
@@ -423,7 +423,7 @@ def test_what_lies_beside_the_output_stays(tool, tmp_path):
         assert name in one_line(tool("--force", GOLDEN / "basic.zst", db, check=3).stderr)
         assert side.read_text() == "not SQLite's" and not db.exists()
         side.unlink()
-    for pid in range(os.getpid(), os.getpid() + 300):  # names of earlier versions' temporary files
+    for pid in range(os.getpid(), os.getpid() + 300):  # names of temporary files as earlier versions made them
         (tmp_path / ("x.db.tmp-%d" % pid)).write_text("mine")
     tool(GOLDEN / "basic.zst", db)
     assert all((tmp_path / name).read_text() == "mine" for name in left_over(tmp_path))
@@ -444,7 +444,7 @@ def test_tables_without_rows_take_little_of_a_small_database(tool, tmp_path):
     tool("--append", GOLDEN / "basic.zst", tmp_path / "grows.db")
     size = {n: (tmp_path / n).stat().st_size for n in ("small.db", "grows.db")}
     assert size["small.db"] < 256 << 10
-    assert size["small.db"] < size["grows.db"]  # it may become large
+    assert size["small.db"] < size["grows.db"]  # a database made by --append may become large
 
 
 def test_json_has_no_infinity(tool, tmp_path):
@@ -492,7 +492,7 @@ def test_places_that_cannot_be_written(tool, tmp_path):
 
 
 def test_file_size_limit(build, run, tmp_path):
-    """Stands in for a full disk where none can be mounted."""
+    """A file size limit acts as a full disk where none can be mounted."""
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
     db = tmp_path / "x.db"
@@ -534,8 +534,8 @@ def test_command_line(tool, tmp_path):
 
 @pytest.mark.parametrize("ignored", [True, False])
 def test_a_hangup(build, tmp_path, ignored):
-    """Under nohup a conversion goes on when the terminal is closed; else it ends, and leaves nothing."""
-    trace = pathlib.Path(__file__).resolve().parents[1] / "fleet" / "training.zst" # with samples: a signal is looked for between blocks of them
+    """Under nohup a conversion goes on when the terminal is closed; otherwise it ends and leaves no files."""
+    trace = pathlib.Path(__file__).resolve().parents[1] / "fleet" / "training.zst" # a trace with samples, because signals are looked for between blocks of samples
     out = tmp_path / "h.db"
     process = subprocess.Popen([build.tool("probing-convert"), "-q", "-", out], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL))
@@ -544,14 +544,14 @@ def test_a_hangup(build, tmp_path, ignored):
         process.stdin.write(data[:100])
         process.stdin.flush()
         end = time.monotonic() + 600
-        while not caught(process.pid) >> (signal.SIGINT - 1) & 1: # it has its handlers
+        while not caught(process.pid) >> (signal.SIGINT - 1) & 1: # until its handlers are set
             assert time.monotonic() < end
             time.sleep(0.01)
         process.send_signal(signal.SIGHUP)
         try:
             process.stdin.write(data[100:])
             process.stdin.close()
-        except BrokenPipeError: # it has ended before it was given the rest
+        except BrokenPipeError: # it ended before it was given the rest
             assert not ignored
         assert process.wait(240) == (0 if ignored else 3)
         assert out.exists() == ignored
@@ -566,7 +566,7 @@ def caught(pid):
 
 
 def test_files_that_cannot_be_read_take_no_others_with_them(build, run, sql, tmp_path):
-    """Whatever lies between the traces, with any number of threads, all of them are there."""
+    """Whatever files lie between the traces, all traces are converted, with any number of threads."""
     many = tmp_path / "many"
     many.mkdir()
     trace = pathlib.Path(__file__).resolve().parents[1] / "fleet" / "training.zst"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a conversion takes: a part of the time, some kinds of records, directories of any depth, many files."""
+"""What a conversion takes: a part of the time, some types of records, directories of any depth, many files."""
 import os
 import re
 import shutil
@@ -11,7 +11,7 @@ from test_fleet import fleet  # noqa: F401
 
 @pytest.fixture
 def job(fleet, build, run, tmp_path):  # noqa: F811
-    """job(option, ...): options of the conversion; its database. The clocks of the nodes are half a second apart."""
+    """job(option, ...): converts with these options and returns the database. The nodes' clocks are half a second apart."""
     out, _ = fleet("job", "--ranks", 4, "--nodes", 2, "--minutes", 0.5, "--offset", 0.5)
 
     def do(*options, traces=(out,), code=0):
@@ -29,7 +29,7 @@ TABLES = ("sample", "torch_call", "torch_step", "comm", "cpu", "memory_sample", 
 
 
 def spans(sql, db):
-    """Table -> ids, first and last time in seconds since the job began."""
+    """Returns {table: (ids, first and last time in seconds since the job began)}."""
     return {t: sql(db, "SELECT count(*), min(ts) / 1e9 - 1760000000, max(ts) / 1e9 - 1760000000, min(id), max(id) FROM %s" % t)[0] for t in TABLES}
 
 
@@ -45,12 +45,12 @@ def test_part_of_the_time(job, sql):
     for words, (lo, hi) in inside.items():
         db, said = job(*words.split())
         for table, (n, at, to, _, _) in spans(sql, db).items():
-            slack = 0.2 if table.startswith("torch") else 0.002  # a step or a call that goes on over the border is in it
+            slack = 0.2 if table.startswith("torch") else 0.002  # a step or a call that crosses the border is included
             assert n > 0 and lo - slack <= at and to <= hi + slack, (words, table, at, to)
-            # The same rows as of the whole, under the same names, those in it and no others.
+            # The part has the same rows, under the same names, as the whole has in that time, and no others.
             if not table.startswith("torch"):
                 part = set(sql(db, "SELECT id, ts FROM %s" % table))
-                if table != "sample":  # samples are numbered as they come
+                if table != "sample":  # samples are numbered in the order in which they come
                     assert {i for i, _ in part} <= {i for i, _ in rows[table]}, (words, table)
                 wanted = sum(lo + 0.5 < ts / 1e9 - 1760000000 < hi - 0.5 for _, ts in rows[table])
                 assert len(part) >= wanted, (words, table)
@@ -63,10 +63,10 @@ def test_part_of_the_time(job, sql):
 
 
 def test_of_the_clock_what_lies_there(fleet, build, run, sql, tmp_path):  # noqa: F811
-    """Hours of many ranks have a hundred thousand clock anchors: the part's alone are read, and its times are the whole's. One node's time of day
-    is stepped in the middle of it."""
+    """Hours of many ranks have a hundred thousand clock anchors. Only those of the part are read, and its times are still those of the
+    whole. One node's clock is set in the middle of it."""
     out, _ = fleet("long", "--ranks", 2, "--nodes", 2, "--minutes", 6, "--step-ms", 2000, "--hz", 2, "--ntp-step", "1:200:3")
-    for traces in ([out], [out / "node001"]):  # laid on each other by collectives; by its own anchors
+    for traces in ([out], [out / "node001"]):  # aligned by collectives; and by its own anchors
         dbs = []
         for n, words in enumerate(([], ["--last", "20s"], ["--from", "+190s", "--to", "+210s"])):
             dbs.append(tmp_path / ("clock%d%d.db" % (len(str(traces[0])), n)))
@@ -74,7 +74,7 @@ def test_of_the_clock_what_lies_there(fleet, build, run, sql, tmp_path):  # noqa
         anchors = [sql(db, "SELECT count(*) / (SELECT count(*) FROM trace) FROM clock")[0][0] for db in dbs]
         assert anchors[0] >= 30 and 1 <= anchors[1] <= 6 and 1 <= anchors[2] <= 6, anchors
         times = [dict(sql(db, "SELECT id, ts FROM event")) for db in dbs]
-        # By their own anchors to the nanosecond; else as far as the nodes' times of day then were from those of all the time.
+        # By their own anchors times agree to the nanosecond; otherwise within the difference between the nodes' clocks then and over the whole time.
         most = 0 if sql(dbs[0], "SELECT DISTINCT clock FROM trace") == [("anchors",)] else 1e8
         for part in times[1:]:
             off = [abs(ts - times[0][i]) for i, ts in part.items()]
@@ -107,7 +107,7 @@ def test_directories_of_any_depth_and_names_with_anything_in_them(job, sql, tmp_
     files = sorted(job.out.glob("node*/*.zst"))
     shutil.copy(str(files[0]), str(deep / "% s\\.zst"))
     shutil.copy(str(files[1]), str(tmp_path / "all" / "--json.zst"))
-    old = tmp_path / "all" / "trace.zst.old.d"  # of an earlier run
+    old = tmp_path / "all" / "trace.zst.old.d"  # the trace of an earlier run
     old.mkdir()
     shutil.copy(str(files[2]), str(old / "x.zst"))
     (tmp_path / "all" / "loop").symlink_to(tmp_path / "all")
@@ -120,7 +120,7 @@ def test_directories_of_any_depth_and_names_with_anything_in_them(job, sql, tmp_
 
 
 def test_traces_joined_on_stdin(job, build, run, sql, tmp_path):
-    """Their clocks are aligned as those of files are: what comes through a pipe is read more than once."""
+    """Their clocks are aligned like those of files, although a pipe can be read only once."""
     whole, _ = job()
     joined = b"".join(f.read_bytes() for f in sorted(job.out.glob("node*/*.zst")))
     (tmp_path / "joined").write_bytes(joined)
@@ -133,7 +133,7 @@ def test_traces_joined_on_stdin(job, build, run, sql, tmp_path):
 
 @pytest.mark.slow
 def test_a_hundred_thousand_files(job, build, sql, tmp_path):
-    """One descriptor at a time; most are the same recording, which counts once."""
+    """Only one descriptor is open at a time; most files are the same recording, which counts once."""
     files = sorted(job.out.glob("node*/*.zst"))
     many = tmp_path / "many"
     for d in range(100):
@@ -147,4 +147,4 @@ def test_a_hundred_thousand_files(job, build, sql, tmp_path):
     db, said = job("-q", traces=[many])
     assert sql(db, "SELECT count(*) FROM trace") == [(4,)]
     more = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) more: the same recording as .*: counted once", said)]
-    assert said.count("counted once") - len(more) + sum(more) >= 1999  # of each recording ten are said
+    assert said.count("counted once") - len(more) + sum(more) >= 1999  # ten are named for each recording

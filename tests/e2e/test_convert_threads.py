@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-convert --threads: traces are prepared by several threads, and the database is the same, row by row, number by number."""
+"""probing-convert --threads: several threads prepare the traces, and the database is the same, row by row, number by number."""
 import os
 import sqlite3
 import subprocess
@@ -10,7 +10,7 @@ from test_fleet import fleet  # noqa: F401
 
 
 def all_rows(path):
-    """{table: rows, in the order in which they were put}"""
+    """Returns {table: its rows in the order of insertion}."""
     c = sqlite3.connect("file:%s?mode=ro" % path, uri=True)
     names = [n for n, in c.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_stat%'")]
     rows = {n: c.execute('SELECT * FROM "%s"' % n).fetchall() for n in names}
@@ -20,7 +20,7 @@ def all_rows(path):
 
 @pytest.fixture
 def inputs(fleet, tmp_path):  # noqa: F811
-    """Traces of many kinds: whole, joined in one file, cut off, and files that are none."""
+    """Traces of many kinds: whole, joined in one file, cut off; and files that are no traces."""
     out, _ = fleet("job", "--ranks", 8, "--nodes", 2, "--minutes", 0.3, "--hz", 100, "--vary", 3)
     traces = sorted(os.path.join(d, f) for d, _, files in os.walk(str(out)) for f in files if f.endswith(".zst"))
     joined, cut, none, empty = [str(tmp_path / n) for n in ("joined.zst", "cut.zst", "none.zst", "empty.zst")]
@@ -38,7 +38,7 @@ def test_the_rows_do_not_depend_on_the_number_of_threads(inputs, build, run, tmp
     for n in (1, 2, 3, 16):
         db = str(tmp_path / ("%d.db" % n))
         done = run([tool, "--threads", str(n), *inputs, db], check=False)
-        assert done.returncode == 1, done.stderr  # what could not be used was said
+        assert done.returncode == 1, done.stderr  # inputs that could not be used are reported
         found.append((all_rows(db), [line for line in done.stderr.splitlines() if ".zst: " in line]))
     rows, said = found[0]
     assert len(rows["trace_file"]) == 8 and len(said) == 3 and len(rows["sample"]) > 8 * 1000
@@ -61,7 +61,7 @@ def test_the_same_when_they_are_added_and_in_part(inputs, build, run, tmp_path):
 
 
 def test_what_comes_through_a_pipe_is_read_once_and_in_its_turn(inputs, build, tmp_path):
-    """Files are opened by threads, ahead of those before them; a pipe gives what it has once."""
+    """Threads open files ahead of their turn, but a pipe can be read only once."""
     tool, found = str(build.tool("probing-convert")), []
     for n, word in enumerate((inputs[5], "-")):
         db = str(tmp_path / ("%d.db" % n))

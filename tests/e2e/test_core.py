@@ -48,7 +48,7 @@ def answer(done):
 
 
 def kernel_core(tmp_path, spawn, python, sig, **kw):
-    """The scene, ended by a signal, and the core that the kernel wrote."""
+    """The scene, ended by a signal, with the core that the kernel wrote."""
     def cores():
         resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
@@ -118,7 +118,7 @@ def test_a_core_in_gdb(build, tmp_path, spawn, run, python, gcore):
     said = ask(exe, core)
     assert said["source"] == "gdb"
     check_scene(said, truth, python)
-    # GDB sees neither program nor libraries: the core is read without it.
+    # GDB finds neither the program nor the libraries: the core is read without them.
     check_scene(ask("-iex", "set sysroot /nonexistent", "-c", core), truth, python, natives=False)
 
 
@@ -127,7 +127,7 @@ def test_a_core_in_gdb(build, tmp_path, spawn, run, python, gcore):
 
 @pytest.fixture
 def moved(tmp_path, spawn, gcore):
-    """A core of a Python whose own files (program and libpython) have been moved to another root since."""
+    """Returns a core of a Python whose own files (program and libpython) have since been moved to another root."""
     def make(python):
         here, there = tmp_path / "here", tmp_path / "there"
         here.mkdir()
@@ -143,12 +143,13 @@ def moved(tmp_path, spawn, gcore):
         home = os.path.dirname(os.path.dirname(exe))
         local = python._replace(path=str(here / os.path.basename(exe)))
         env = dict(os.environ, LD_LIBRARY_PATH=str(here), PYTHONHOME=home)
-        if python.version >= (3, 14):  # with a newer glibc, whose guard pages keep this GDB from dumping stacks
+        if python.version >= (3, 14):  # it needs a newer glibc, whose guard pages keep this GDB from dumping stacks
             core, _, truth = kernel_core(tmp_path, spawn, local, signal.SIGABRT, env=env)
         else:
             process, truth = start_scene(tmp_path, spawn, local, env=env)
             core = gcore(process)
-        # What it is by: libpython, where the program takes the one beside it (Debian sid's, made to run outside of it, has a path of its own).
+        # The file that identifies Python: libpython, if the program uses the one beside it (Debian sid's Python, made to run outside of
+        # sid, has a path of its own).
         needed = [p for p in libpython(local.path, LD_LIBRARY_PATH=str(here), PYTHONHOME=home) if p.startswith(str(here))] or [exe]
         there.mkdir()
         os.rename(str(here), str(there / "files"))
@@ -177,7 +178,7 @@ def check_moved(backtrace, python, moved):
     said = answer(backtrace(core, "--json"))
     check_scene(said, truth, python, natives=False)
     assert "not at hand: " in said["missing"] and needed in said["missing"]
-    # With them: all of it.
+    # With the files: everything.
     sysroot = there / "root"
     (sysroot / str(here.parent)[1:]).mkdir(parents=True)
     shutil.copytree(str(there / "files"), str(sysroot / str(here)[1:]))
@@ -188,7 +189,7 @@ def check_moved(backtrace, python, moved):
         said = answer(backtrace(core, "--json", "--exe", there / "files" / exe))
         check_scene(said, truth, python)
         assert said["missing"] is None
-    # Another file of the same name is not the one that ran.
+    # Another file of the same name is not taken for the one that ran.
     other = there / "other"
     other.mkdir()
     for name in os.listdir(str(there / "files")):
@@ -213,7 +214,7 @@ def test_a_core_that_is_cut_or_damaged(backtrace, tmp_path, spawn, python, gcore
         assert done.returncode == 0 and "the core is cut off" in done.stdout or \
             done.returncode == 3 and "damaged or cut off" in done.stderr, (keep, done)
         assert done.returncode == 0 or len(done.stderr.splitlines()) == 1
-    # Whatever stands in it: an answer or one line, never a crash or a hang.
+    # Whatever the file contains: an answer or one line, never a crash or a hang.
     dice = random.Random(7)
     damaged = tmp_path / "damaged"
     damaged.write_bytes(data)
@@ -246,7 +247,7 @@ dies()
 @needs_kernel_cores
 @pytest.mark.pythons(count=1)
 def test_a_core_that_the_limit_cut(backtrace, tmp_path, python):
-    """Of any size (ulimit -c): what is whole is shown, and one line says what is not."""
+    """A core of any size (ulimit -c): what it has is shown, and one line says what is missing."""
     shown = []
     for size in (4096, 65536, 1 << 20, 2 << 20, 3 << 20, 1 << 30):
         where = tmp_path / str(size)

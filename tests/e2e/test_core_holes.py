@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cores with a hole in the memory, or damage: what can be read is shown, and what is missing is said to be missing."""
+"""Cores with a hole in the memory, or with damage: what can be read is shown, and the output says what is missing."""
 import json
 import shutil
 import struct
@@ -10,7 +10,7 @@ from conftest import wait_until_asleep
 
 pytestmark = pytest.mark.skipif(shutil.which("gcore") is None, reason="no gcore")
 
-# A main thread deep in calls and a thread that waits, with the addresses of what they stand on.
+# A program with a main thread deep in calls and a thread that waits. It prints the addresses of the objects that their stacks consist of.
 PROGRAM = """
 import ctypes, json, sys, threading, time
 at = {"frames": [], "codes": {}}
@@ -45,7 +45,7 @@ STACK = ["innermost", "level", "between"] + ["level"] * 5 + ["<module>"]
 
 
 class Core:
-    """A core's bytes; parts can be left out or overwritten."""
+    """The bytes of a core, parts of which can be left out or overwritten."""
 
     def __init__(self, path):
         self.data = bytearray(path.read_bytes())
@@ -54,7 +54,7 @@ class Core:
         self.headers = [list(struct.unpack_from("<IIQQQQQQ", self.data, self.at + 56 * i)) for i in range(count)]
 
     def place(self, addr):
-        """(header, offset in the file) of an address that the core has."""
+        """Returns (program header, offset in the file) of an address that the core contains."""
         for h in self.headers:
             if h[0] == 1 and h[3] <= addr < h[3] + h[5]:
                 return h, h[2] + addr - h[3]
@@ -86,17 +86,17 @@ class Core:
 
 @pytest.fixture
 def scene(build, run, tmp_path, spawn, python):
-    """(addresses, core, what a backtrace says of it as changed by `change`)"""
+    """Returns (addresses, core, ask): ask(change) returns what a backtrace says of the core that change(core) makes."""
     script = tmp_path / "deep.py"
     script.write_text(PROGRAM)
     process = spawn([python.path, script])
     at = json.loads(process.stdout.readline().decode())
-    wait_until_asleep(process.pid)  # both threads are where they stay
+    wait_until_asleep(process.pid)  # both threads are in their places
     run(["gcore", "-o", tmp_path / "core", process.pid])
     whole = tmp_path / ("core.%d" % process.pid)
     tasks = Path("/proc/%d/task" % process.pid)
     at["stacks"] = {task.name: int((task / "syscall").read_text().split()[-2], 16) for task in tasks.iterdir()}
-    stacks = []  # GDB's gcore leaves zeros where it could not read past the guard page of a newer glibc
+    stacks = []  # GDB's gcore writes zeros where it could not read past the guard page of a newer glibc
     with open("/proc/%d/mem" % process.pid, "rb") as memory:
         for sp in at["stacks"].values():
             memory.seek(sp)
@@ -137,7 +137,7 @@ def test_holes(scene, python):
     assert names(main) == STACK and whole(main) and whole(other) and "missing" not in text
     inner = STACK.index("between")
 
-    # A frame: those inside of it stay, merged with native frames.
+    # A frame object is missing: the frames inside of it remain, merged with native frames.
     frame = at["frames"][STACK[::-1].index("between") - 1]
     said, text = ask(lambda core: core.without(frame, 64))
     main, other = parts(said)
@@ -145,7 +145,7 @@ def test_holes(scene, python):
     assert main["error"] == "only a part of its Python frames can be read: memory of theirs is not in the core"
     assert main["error"] in text and text.count("outer Python frames are missing here") == 1
     assert main["frames"][0]["type"] == "Native" and main["frames"][-1]["func"] == "_start" or not main["frames"][-1]["func"]
-    said, _ = ask(lambda core: core.without(at["frames"][-1], 64))  # the innermost leads to the others
+    said, _ = ask(lambda core: core.without(at["frames"][-1], 64))  # the innermost frame leads to the others
     main, other = parts(said)
     assert names(main) == [] and main["cut"] and main["frames"] and whole(other)
     assert main["error"] == "its Python frames cannot be read: memory of theirs is not in the core"
@@ -154,7 +154,7 @@ def test_holes(scene, python):
     assert names(main) == STACK[:inner] and main["cut"] and whole(other)
     assert "they are damaged" in main["error"]
 
-    # A code object: only its own frame has no name.
+    # A code object is missing: only its own frame has no name.
     want = ["?" if name == "between" else name for name in STACK]
     for change in (lambda core: core.without(at["codes"]["between"], 32), lambda core: core.overwrite(at["codes"]["between"], b"\x55" * 32)):
         said, text = ask(change, "--locals")
@@ -162,7 +162,7 @@ def test_holes(scene, python):
         assert names(main) == want and not main["cut"] and whole(other)
         assert "names of some of its Python frames or files cannot be read" in main["error"] and main["error"] in text
 
-    # A text that code objects share: the rest of each frame is there.
+    # A text that code objects share is missing: the rest of each frame is shown.
     for text, want in (("file", STACK), ("name", ["?"] + STACK[1:])):
         said, _ = ask(lambda core: core.without(at[text], 32))
         main, other = parts(said)
@@ -171,20 +171,20 @@ def test_holes(scene, python):
         assert set(files) == {"?"} if text == "file" else "?" not in files
         assert all(f["line"] > 0 for f in main["frames"] if f["type"] == "Python")
 
-    # The stack of a thread as gcore leaves it: that is said, and not that the thread was doing something.
+    # A thread's stack as gcore leaves it: the output says so, and does not claim that the thread was running.
     for tid, sp in at["stacks"].items():
         said, text = ask(lambda core: core.overwrite(sp, bytes(core.left(sp))))
         blank, = [t for t in said["threads"] if t["tid"] == int(tid)]
         assert "its stack is all zeros in the core: gcore could not read it" in blank["error"] and blank["error"] in text
         assert sum(whole(t) for t in said["threads"]) == len(said["threads"]) - 1
 
-    # The thread state of the oldest thread: the others' are read.
+    # The thread state of the oldest thread is missing: those of the others are read.
     said, _ = ask(lambda core: core.without(at["tstate"], 128))
     main, other = parts(said)
     assert names(main) == [] and names(other)[0] == "waiter"
     assert said["note"] == "the list of Python's threads is not whole: memory of theirs is not in the core"
 
-    # All of the runtime: it is missing, not unknown, absent or not begun.
+    # The whole runtime is missing: the output says that it is missing, not that it is unknown, absent or not initialised.
     if python.version >= (3, 7):
         said, text = ask(lambda core: core.without(at["runtime"], 4096))
         assert said["note"] and "not in the core" in said["note"] and said["note"] in text

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPython's own tests of what a recorder could disturb give the same results recorded at 1 kHz as bare.
+"""CPython's own tests of features that a recorder could disturb give the same results recorded at 1 kHz and unrecorded.
 
-Each of its test modules runs bare and recorded; what differs is run alone, three times either way, since some of them fail now
-and then by themselves. An interpreter without them (Debian keeps them in a package of their own) is skipped.
+Each test module runs both ways. Tests whose results differ are run alone, three times each way, since some of them fail now and
+then by themselves. An interpreter without CPython's tests (Debian has them in another package) is skipped.
 """
 import json
 import os
@@ -16,7 +16,7 @@ MODULES = ("test_threading", "test_signal", "test_fork1", "test_faulthandler", "
 
 WANTED = tuple(map(int, os.environ.get("PROBING_CPYTHON", "3.12").split(".")))
 
-# Writes [id, outcome] of each test, a line each, as it ends: so that a crash shows where.
+# Writes [id, outcome] for each test as it ends, one line each, so that a crash shows where it happened.
 RUNNER = '''
 import json, os, sys, tempfile, unittest
 
@@ -67,7 +67,7 @@ if __name__ == "__main__":
 '''
 
 
-# 3.12.0 and 3.12.1 are installed without the three of multiprocessing, which are no more than this.
+# 3.12.0 and 3.12.1 are installed without the three test modules of multiprocessing, which contain no more than this.
 OF_MULTIPROCESSING = """
 import test._test_multiprocessing
 test._test_multiprocessing.install_tests_in_module_dict(globals(), %r)
@@ -75,7 +75,8 @@ test._test_multiprocessing.install_tests_in_module_dict(globals(), %r)
 
 
 def with_tests():
-    """The 3.12 at hand that has them (or what PROBING_CPYTHON names: 3.9), or the newest other one."""
+    """Returns the installed 3.12 that has CPython's tests (or the version that PROBING_CPYTHON names, such as 3.9), else the newest other
+    one."""
     fit = sorted(choose_pythons(min=(3, 8)), key=lambda p: (p.version[:2] == WANTED, p.version), reverse=True)
     for p in fit:
         if subprocess.run([p.path, "-c", "import test.test_threading, test.test_posix"], stdout=subprocess.DEVNULL,

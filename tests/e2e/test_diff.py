@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing diff`: two runs, and two ranks, of simulated jobs whose truth is known, and of a real program; what lies within the noise is not shown."""
+"""`probing diff` compares two runs, or two ranks, of simulated jobs whose truth is known, and of a real program; it hides differences
+within the noise."""
 import json
 import math
 import sqlite3
@@ -35,7 +36,7 @@ def test_a_longer_step(build, run, simulated_job):
 
 
 def test_two_ranks_of_one_job(build, run, simulated_job):
-    """Rank 5 computes 30 ms longer, the others wait for it as long: the steps are as long in both."""
+    """Rank 5 computes for 30 ms longer, and the others wait for it as long: the steps of both take the same time."""
     job = simulated_job("--straggler", "5:30") / "out.db"
     answer, parts = diff(build, run, "--ranks", "3,5", job)
     assert answer.startswith("a step takes as long in both") and [r["processes"] for r in parts["the two"]] == [1, 1]
@@ -46,7 +47,8 @@ def test_two_ranks_of_one_job(build, run, simulated_job):
 
 
 def test_a_busy_machine_is_no_difference_of_a_function(build, run, simulated_job, tmp_path):
-    """Where threads that would run wait for a processor half of the time, that is what differs, and no function is said to take longer."""
+    """If threads that want to run wait for a processor half of the time, the answer says that, and does not say that a function takes
+    longer."""
     a, b = simulated_job("--seed", 1) / "out.db", tmp_path / "b.db"
     b.write_bytes(a.read_bytes())
     with sqlite3.connect(str(b)) as c:
@@ -58,7 +60,8 @@ def test_a_busy_machine_is_no_difference_of_a_function(build, run, simulated_job
 
 
 def test_more_threads(build, run, simulated_job, tmp_path):
-    """Two more in each process, of one name but for their numbers; the first is on a CPU whenever the main thread is."""
+    """Each process has two more threads, whose names are the same but for their numbers; the first thread is on a CPU whenever the main
+    thread is."""
     a, b = simulated_job("--seed", 1) / "out.db", tmp_path / "b.db"
     b.write_bytes(a.read_bytes())
     with sqlite3.connect(str(b)) as c:
@@ -75,7 +78,8 @@ def test_more_threads(build, run, simulated_job, tmp_path):
 
 
 def test_a_rank_that_makes_the_others_wait(build, run):
-    """One rank of four works 50 ms longer and the others wait for that: its work comes first. A slow network is all_reduce's own matter."""
+    """One rank of four works for 50 ms longer and the others wait for it: its work is named first. A slow network shows in all_reduce
+    itself."""
     text = run([build.tool("probing"), "ask", "diff", "--sql"]).stdout
     text = text[text.index("CREATE TEMP TABLE pair"):text.index("-- the two")]
     before = {"all_reduce (distributed_c10d.py)": 0.010, "load (train.py)": 0.020}
@@ -100,7 +104,8 @@ def test_a_rank_that_makes_the_others_wait(build, run):
     assert headline(before, network).endswith("; most of the difference is in all_reduce (distributed_c10d.py), +0.0500 s")
 
 
-# Its memory is there before its recording begins, and goes after it: on a busy machine either may take longer than all else.
+# The memory is allocated before the recording begins and freed after it ends: on a busy machine either may take longer than everything
+# else.
 PROGRAM = """
 import sys, time
 seconds, megabytes, period, trace, package = sys.argv[1:]
@@ -125,7 +130,7 @@ probing.disable()
 
 
 def test_memory_that_differs_by_a_trifle(build, run):
-    """The same program twice differs by one percent; of one process there is no spread to see."""
+    """The same program twice differs by one percent; a single process shows no spread to compare with."""
     text = run([build.tool("probing"), "ask", "diff", "--sql"]).stdout
     text = text[text.index("CREATE TEMP TABLE pair"):text.index("CREATE TEMP TABLE changed")]
 

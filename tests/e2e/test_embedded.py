@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that embeds Python, ends it and begins it again, as servers do that read their configuration anew: what the agent kept of one
-Python is not used in the next."""
+"""A program that embeds Python, ends it and begins it again, as servers do that read their configuration anew. Nothing that the agent kept
+of one Python may be used in the next."""
 import json
 import os
 import pathlib
@@ -9,7 +9,8 @@ import subprocess
 import pytest
 from conftest import PYTHONS
 
-# A new Python for each line of its input; runs the file in it and says when that is done. The Python is linked, or the library named.
+# Makes a new Python for each line of its input, which runs a file, and reports when that is done. Python is linked, or loaded from the
+# named library.
 PROGRAM = """
 #include <dlfcn.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ int main(int argc, char **argv) {
 }
 """
 
-# life_1(), life_2(), ...: new code objects, likely where the last Python had its own.
+# life_1(), life_2(), ...: new code objects, which probably get the addresses that the last Python's had.
 LIFE = """
 import os, sys, time
 import probing
@@ -88,7 +89,7 @@ def embed(run, tmp_path, build):
 @EACH
 @pytest.mark.parametrize("loaded", [pytest.param(False, id="linked"), pytest.param(True, id="loaded")])
 def test_each_life_is_recorded(embed, run, build, tmp_path, interpreter, loaded):
-    """Also where the program loads libpython itself, as uWSGI's plugin of Debian's and PyInstaller's programs do."""
+    """Also if the program loads libpython itself, as uWSGI's plugin in Debian and programs made by PyInstaller do."""
     if loaded and interpreter.version < (3, 8):
         pytest.skip("3.6 and 3.7 are not seen where they are loaded late")
     command, env = embed(interpreter, LIFE, loaded)
@@ -103,7 +104,7 @@ def test_each_life_is_recorded(embed, run, build, tmp_path, interpreter, loaded)
     assert {r["name"]: r["n"] for r in steps} == {text % n: many for n in (1, 2, 3) for text, many in (("life %d", 1), ("step of %d", 4))}
     values = rows("SELECT value, count(*) AS n FROM variables GROUP BY value")
     assert {float(r["value"]): r["n"] for r in values} == {0: 3, 1: 3, 2: 3, 3: 3} or interpreter.version >= (3, 12)
-    assert len(values) == 4 and all(r["n"] >= 3 for r in values), values  # 3.12: the last one also at the return
+    assert len(values) == 4 and all(r["n"] >= 3 for r in values), values  # in 3.12 the last value is also recorded at the return
     seen = rows("SELECT func, s.name, count(*) AS n FROM samples JOIN spans s ON samples.timestamp BETWEEN s.timestamp AND s.timestamp + s.duration "
                 "WHERE func LIKE 'life%' AND s.name LIKE 'life%' GROUP BY 1, 2")
     assert {(r["func"], r["name"]) for r in seen} == {("life_%d" % n, "life %d" % n) for n in (1, 2, 3)}, seen
