@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other people's libraries and engines read what probing.open() and `probing export` give: the same answers as SQLite's.
+"""Other people's libraries and engines read what probing.open() and `probing export` give, and get the same answers as SQLite.
 
-They are those of .ci/engines-venv.sh (it says how it is made) or of $PROBING_ENGINES."""
+They are installed by .ci/engines-venv.sh (it says how), or $PROBING_ENGINES names a Python that has them."""
 import datetime
 import functools
 import json
@@ -43,7 +43,8 @@ def need(*modules):
 
 @pytest.fixture
 def engine(build, tmp_path):
-    """engine(code or [arguments], *modules): runs it with the engines' Python; its stdout."""
+    """engine(code or [arguments], *modules): runs it with the engines' Python and returns its output. Skips the test if a module is
+    missing."""
     def run(what, *modules, check=0, **env):
         python = need(*modules)
         command = [python, "-c", what] if isinstance(what, str) else [python] + [str(a) for a in what]
@@ -56,7 +57,7 @@ def engine(build, tmp_path):
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory):
-    """Four ranks on two machines whose clocks are up to a second apart, and their database: (folders, database)."""
+    """Four ranks on two machines whose clocks are up to a second apart, with their database: (folders, database)."""
     root = pathlib.Path(os.environ.get("PROBING_BUILD", str(REPO / "build")))
     out = tmp_path_factory.mktemp("fleet")
     subprocess.run(["make", "-s", "-C", str(REPO), "O=" + str(root), str(root / "tests/fleet/probing-fleet")], check=True, stdout=subprocess.DEVNULL)
@@ -98,7 +99,7 @@ DATABASE_ALONE = {"clock_alignment", "stack_frame", "stack_text", "trigger_stack
 
 
 def test_views_have_the_database_columns(engine, fleet, dataset, sql):
-    """All of them, in their order; what a data set has besides, and lacks, is what probing/_views.py says."""
+    """A data set has all of the database's columns, in their order; probing/_views.py says what it has besides, and what it lacks."""
     got = json.loads(engine("""
 import duckdb, json
 from probing import _views
@@ -191,7 +192,7 @@ asyncio.run(look(sys.argv[1], sys.argv[2:]))
 
 
 def test_datasette_opens_each_view(engine, fleet, sql):
-    """As README says: Datasette's own pages, of three of them, and JSON, of the rows that SQLite gives."""
+    """As README says: Datasette's own pages for three of the views, and as JSON the rows that SQLite gives."""
     views = [name for name, in sql(fleet[1], "SELECT name FROM sqlite_master WHERE type = 'view'")]
     status, *lines = engine(["-c", DATASETTE, fleet[1]] + views, "datasette").splitlines()
     want = {view: [list(row) for row in sql(fleet[1], 'SELECT * FROM "%s" LIMIT 5' % view)] for view in views}
@@ -236,7 +237,7 @@ except probing.TraceError as error:
 
 
 def test_streams_in_threads(engine, fleet):
-    """Several streams of one file at a time, and one that is dropped in the middle."""
+    """Several streams of one file at the same time, and one that is abandoned in the middle."""
     out = engine("""
 import threading, probing, pyarrow
 t = probing.open(%r)
@@ -261,7 +262,8 @@ print(bad)
 
 
 def test_export_goes_on_where_it_was(engine, build, fleet, run, tmp_path):
-    """A trace is done once, one that has grown again, what was half written is removed; what is no trace is named, and the rest is there."""
+    """A second export reads a trace again only if it has grown, and removes what was half written; files that are no traces are named, and
+    the rest is exported."""
     python = need("pyarrow", "duckdb")
     tool = build.tool("probing")
     traces = tmp_path / "in"
@@ -269,7 +271,7 @@ def test_export_goes_on_where_it_was(engine, build, fleet, run, tmp_path):
     names = [shutil.copy(str(p), str(traces)) for node in fleet[0] for p in pathlib.Path(node).glob("*.zst")]
     whole = pathlib.Path(names[0]).read_bytes()
     pathlib.Path(names[0]).write_bytes(whole[:len(whole) // 2])
-    os.rename(os.fsencode(names[1]), os.fsencode(str(traces)) + b"/odd\xff\nname.zst")  # Arrow's text, and Parquet's, is UTF-8
+    os.rename(os.fsencode(names[1]), os.fsencode(str(traces)) + b"/odd\xff\nname.zst")  # texts of Arrow and Parquet must be UTF-8
     (traces / "text.zst").write_text("no trace")
 
     def export(check, *more):
@@ -288,7 +290,7 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     assert first["traces"] == 4 and first["failed"] == 1 and "text.zst" in said
     before = rows()
     assert before[0] == before[1] == first["rows"]["samples"] and before[2] >= 3
-    assert (tmp_path / "set" / "hangs").is_dir() and not list((tmp_path / "set").glob("*_made"))  # what the stored ones are made by is not there twice
+    assert (tmp_path / "set" / "hangs").is_dir() and not list((tmp_path / "set").glob("*_made"))  # rows from which the stored ones are made are not stored as well
     (traces / "text.zst").unlink()
     stale = tmp_path / "set" / "_probing" / ("tmp-999999999-" + os.uname().nodename)
     stale.mkdir()
@@ -299,7 +301,7 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     after = rows()
     assert after[0] == after[1] > before[0] and after[2] == 4
     assert export(0)[0]["unchanged"] == 4
-    # Of a copy that broke off, or a machine: cut in the middle, empty, and not there at all.
+    # Traces from a copy that was interrupted, or a machine that crashed: cut in the middle, empty, and absent.
     files = sorted((tmp_path / "set" / "samples").glob("*/*/*.parquet"))
     os.truncate(str(files[0]), files[0].stat().st_size // 2)
     os.truncate(str(files[1]), 0)
@@ -311,7 +313,7 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
 
 
 def test_export_of_a_database(engine, build, fleet, dataset, run, tmp_path):
-    """The same rows, to the nanosecond, as of its traces; and a folder is of the one or the other."""
+    """The same rows, to the nanosecond, as from its traces; a folder holds an export of one or the other, not of both."""
     python = need("pyarrow", "duckdb")
     env = dict(os.environ, PROBING_PYTHON=python)
     done = run([build.tool("probing"), "export", "--json", "--parquet", "db", fleet[1]], cwd=str(tmp_path), env=env)
@@ -356,12 +358,13 @@ def test_export_says_what_is_missing(build, run, tmp_path):
     assert os.listdir(str(other)) == ["mine.txt"]
 
 
-# A JVM that lives for some seconds: what it would compile a second time, better, and collect with many threads costs more than it saves.
+# For a JVM that lives for some seconds only, compiling better code and collecting with many threads cost more than they save.
 BRIEF = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def spark(engine, build, nodes, sql, tmp_path, master, *more):
-    """Reads a copy of the traces with one damaged, and one that is none; what spark_cluster.py says, and a database of the same files."""
+    """Runs spark_cluster.py on a copy of the traces in which one is damaged and one is no trace. Returns its output, and a database of the
+    same files."""
     if not shutil.which("java"):
         pytest.skip("no java (apt-get install openjdk-17-jre-headless)")
     python = need("pyspark", "pyarrow")
@@ -372,7 +375,7 @@ def spark(engine, build, nodes, sql, tmp_path, master, *more):
     for i in range(len(data) * 2 // 3, len(data) * 2 // 3 + 200):
         data[i] ^= 0x5a
     pathlib.Path(names[3]).write_bytes(data)
-    (folder / "te\udcfet.zst").write_text("no trace")  # a name that is no UTF-8
+    (folder / "te\udcfet.zst").write_text("no trace")  # a name that is not UTF-8
     assert subprocess.call([build.tool("probing-convert"), "-q", folder, database], stderr=subprocess.DEVNULL, timeout=600) == 1
     out = json.loads(engine([HERE / "spark_cluster.py", master, folder] + list(more), PYSPARK_PYTHON=python, **BRIEF).splitlines()[-1])
     rows = {r[0]: r[1:] for r in out["samples"]}
@@ -405,7 +408,8 @@ print(json.dumps({"whole": [len(x[0]) for x in whole], "nodes": [len(x[0]) for x
 
 
 def test_spark_parts(engine, fleet, tmp_path):
-    """Small traces share a partition, those of one machine where clocks are aligned; other ranks' files are not opened; the rows are the same."""
+    """Small traces share a partition, as do those of one machine if clocks are aligned; files of other ranks are not opened; the rows are
+    the same."""
     (tmp_path / "parts.py").write_text(PARTS)
     folder = tmp_path / "traces"
     folder.mkdir()
@@ -432,7 +436,7 @@ print(json.dumps([p.copies_of(infos), rows("samples"), rows("samples", splitByte
 
 
 def test_spark_counts_a_copy_once(engine, build, fleet, run, sql, tmp_path):
-    """As probing-convert does: the longest of the files of a recording, also where the others lie within a file of joined traces."""
+    """As in probing-convert, only the longest file of a recording counts, also if the others lie within a file of joined traces."""
     folder = tmp_path / "traces"
     folder.mkdir()
     files = [pathlib.Path(shutil.copy(str(p), str(folder))) for node in fleet[0] for p in sorted(pathlib.Path(node).glob("*.zst"))]
@@ -448,7 +452,7 @@ def test_spark_counts_a_copy_once(engine, build, fleet, run, sql, tmp_path):
     run([build.tool("probing-convert"), "-q", folder, tmp_path / "same.db"], check=None)
     assert n == split == sql(tmp_path / "same.db", "SELECT count(*) FROM samples")[0][0] == sql(fleet[1], "SELECT count(*) FROM samples")[0][0]
     assert traces == 4 and len(parts) == 4 and ["z joined.zst", 1] in parts, parts
-    assert said.stderr.count("earlier.zst: the same recording as ") == 3 # each time that it is planned, once
+    assert said.stderr.count("earlier.zst: the same recording as ") == 3 # once each time that a query is planned
     assert sorted({os.path.basename(f) for f, line in problems if "counted once" in line}) == ["earlier.zst", files[0].name, "z joined.zst"]
 
 
@@ -476,7 +480,7 @@ def test_spark_loses_an_executor(engine, build, fleet, sql, tmp_path):
 @pytest.mark.slow
 @pytest.mark.limit(1800)
 def test_spark_a_thousand_traces(engine, build, run, sql, tmp_path):
-    """On a cluster of two executors, of which one is killed; one trace is damaged, one file is none."""
+    """On a cluster of two executors, one of which is killed; one trace is damaged, and one file is no trace."""
     run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", tmp_path / "fleet", "--ranks", "1000", "--nodes", "125", "--offset", "1",
          "--minutes", "0.1", "--hz", "20"], timeout=300)
     out, _ = spark(engine, build, sorted(str(p) for p in (tmp_path / "fleet").glob("node*")), sql, tmp_path, "local-cluster[2,1,1024]", "kill")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing export --format F`: what other viewers are given adds up to what SQL adds up.
+"""`probing export --format F`: the sums of what other viewers are given are those of SQL.
 
 The recording is a simulated job (tests/fleet), whose samples, steps, modules and collectives do not depend on this machine.
 """
@@ -30,7 +30,7 @@ HOSTILE = [b'"%d\\', b"a\nb%d", b"\r%d", b"\xff\xfe%d", b"</script><script>%d", 
 
 @pytest.fixture(scope="module")
 def hostile(job, tmp_path_factory):
-    """The job with names that break out of what is written around them, and rows of the kinds that it has not."""
+    """The job with names that try to break out of the text around them, and with rows of the kinds that it lacks."""
     path = tmp_path_factory.mktemp("hostile") / "hostile.db"
     shutil.copy(str(job[1]), str(path))
     db = sqlite3.connect(str(path))
@@ -60,19 +60,20 @@ def hostile(job, tmp_path_factory):
 
 
 def obeyed(text):
-    """What a terminal would obey and not show: control characters, those behind 0x7f, too, and what turns the direction of writing."""
+    """Characters that a terminal obeys instead of showing them: control characters, also those above 0x7f, and those that change the
+    direction of writing."""
     return {c for c in text if (c < " " and c not in "\n\t") or "\x7f" <= c < "\xa0" or c in "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\ufeff"
             or "\u2066" <= c <= "\u2069"}
 
 
 def safe(text, page=True):
-    """Nothing that a terminal, or a page, would obey."""
+    """Checks that the text has nothing that a terminal, or a page, would obey."""
     return not obeyed(text) and not (page and ("</script" in text or "<!--" in text))
 
 
 @pytest.fixture
 def export(build, run):
-    """export(FORMAT, options..., paths...) -> its standard output, or what it said."""
+    """export(FORMAT, options..., paths...): returns its standard output, or with stderr=True its messages."""
     def call(form, *args, check=True, stderr=False):
         done = run([build.tool("probing"), "export", "--format", form] + [str(a) for a in args], check=check)
         return done.stderr if stderr else done.stdout
@@ -80,7 +81,7 @@ def export(build, run):
 
 
 def collapsed(text):
-    """{stack: ticks} of collapsed lines; every line is one."""
+    """Returns {stack: ticks} of collapsed lines, each of which is a different stack."""
     sums = {}
     for line in text.splitlines():
         stack, ticks = line.rsplit(" ", 1)
@@ -112,7 +113,7 @@ def test_collapsed(job, export, sql):
 
 @pytest.mark.parametrize("part", [["--ranks", "1,3"], ["--ranks", "0-2", "--from", "+5s", "--to", "+9s"], ["--last", "4s"]], ids=" ".join)
 def test_filters(part, job, export, sql):
-    """The same of a database and of its traces, and of SQL."""
+    """The filters have the same effect on a database, on its traces, and in SQL."""
     first, last = sql(job[1], "SELECT min(start), max(end) FROM trace")[0]
     ranks = {"1,3": (1, 3), "0-2": (0, 1, 2)}.get(part[1], (0, 1, 2, 3))
     lo = first + 5 if "--from" in part else last - 4 if "--last" in part else first
@@ -133,19 +134,19 @@ def test_output(job, build, run, tmp_path):
     run(tool + ["-f", "-o", out, "--ranks", "0", job[1]])
     assert 0 < out.stat().st_size < len(whole)
     assert "is one of the inputs" in run(tool + ["-f", "--format", "collapsed", "-o", job[1], job[1]], check=3).stderr
-    shutil.copy(str(next(job[0].rglob("*.zst"))), str(tmp_path / "other.zst"))  # a slip of the hand, and all is gone
+    shutil.copy(str(next(job[0].rglob("*.zst"))), str(tmp_path / "other.zst"))  # a slip of the hand that must not overwrite a trace
     sqlite3.connect(str(tmp_path / "other.db")).execute("CREATE TABLE t(a)")
     for other in tmp_path / "other.zst", tmp_path / "other.db":
         before = other.read_bytes()
         assert "a trace and a database never are" in run(tool + ["-f", "--format", "collapsed", "-o", other, job[1]], check=3).stderr
         assert other.read_bytes() == before != b""
-    # A full disk leaves no half of a file, and what was there stays.
+    # If the disk is full, no half file is left, and the old file remains.
     before = out.read_bytes()
     said = subprocess.run(["bash", "-c", "ulimit -f 8; exec \"$0\" \"$@\""] + [str(a) for a in tool + ["-f", "-q", "-o", out, job[1]]],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
     assert said.returncode == 3 and b"cannot write" in said.stderr and said.stderr.count(b"\n") == 1
     assert out.read_bytes() == before and [p.name for p in tmp_path.glob("job.coll*")] == [out.name]
-    # A reader that goes early ends it.
+    # If the reader closes the pipe early, the tool ends.
     said = subprocess.run(["bash", "-o", "pipefail", "-c", "\"$0\" \"$@\" | head -c 1"] + [str(a) for a in tool + ["--format", "collapsed", job[1]]],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
     assert said.stdout == whole[:1]
@@ -167,7 +168,7 @@ def test_collapsed_hostile(hostile, export, sql):
     text = export("collapsed", hostile)
     sums = collapsed(text)
     assert sum(sums.values()) == sql(hostile, "SELECT sum(count) FROM sample")[0][0] and safe(text, page=False)
-    # process;thread, and a frame each: no name has split one
+    # each line has process;thread and one part for each frame: no name was split in two
     depths = {d for d, in sql(hostile, "SELECT DISTINCT depth FROM stack JOIN sample ON stack.id = stack")}
     assert {s.count(";") + 1 - 2 for s in sums} <= depths | {1}
 
@@ -187,12 +188,12 @@ def test_rows(job, export, sql):
 
 
 def export_wrong(export, *args):
-    """What is said of wrong usage."""
+    """Returns the message for a wrong usage."""
     return export("csv", *args, check=2, stderr=True)
 
 
 def test_rows_hostile(hostile, build, export):
-    """CSV gives the very bytes back, JSON all that is text."""
+    """CSV returns the exact bytes, JSON everything that is text."""
     db = sqlite3.connect("file:%s?mode=ro" % hostile, uri=True)
     db.text_factory = bytes
     want = db.execute("SELECT func, file, thread FROM samples").fetchall()

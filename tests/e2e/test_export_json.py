@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing export` in formats of JSON: their published schemas, the sums of SQL, and those programs whose formats they are, where these
-can be had (pip and npm, once: .ci/engines-venv.sh, .ci/speedscope.sh)."""
+"""`probing export` in formats of JSON, checked with their published schemas, with the sums of SQL, and with the programs whose formats they
+are, if these can be installed (pip and npm, once: .ci/engines-venv.sh, .ci/speedscope.sh)."""
 import collections
 import json
 import pathlib
@@ -16,7 +16,7 @@ REPO = HERE.parents[1]
 
 
 def helper(script):
-    """What .ci/SCRIPT prints; else the test is skipped with what it said."""
+    """Returns what .ci/SCRIPT prints; if it fails, skips the test with its message."""
     done = subprocess.run([str(REPO / ".ci" / script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=1200)
     if done.returncode:
         pytest.skip(done.stderr.decode().strip())
@@ -24,7 +24,8 @@ def helper(script):
 
 
 def thinned(value):
-    """(value, its shape); of a list some elements of each shape: jsonschema takes a millisecond for one, and there are thousands alike."""
+    """Returns (value, its shape), with only some elements of each shape kept of a list: jsonschema takes a millisecond for one, and
+    thousands are alike."""
     if isinstance(value, dict):
         parts = {k: thinned(v) for k, v in value.items()}
         return {k: v for k, (v, _) in parts.items()}, tuple(sorted((k, shape) for k, (_, shape) in parts.items()))
@@ -41,7 +42,7 @@ def thinned(value):
 
 
 def validate(schema, text, tmp_path):
-    """By jsonschema; the first thing that is wrong."""
+    """Validates with jsonschema, and fails with the first error."""
     python = helper("engines-venv.sh")
     if subprocess.run([python, "-c", "import jsonschema"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no jsonschema in " + python)
@@ -66,7 +67,7 @@ def slices(trace, cat):
 
 
 def stacks_of(trace):
-    """[(names outermost first, weight)]"""
+    """Returns [(names outermost first, weight)]."""
     frames, out = trace["stackFrames"], []
     for s in trace["samples"]:
         names, at = [], s["sf"]
@@ -91,7 +92,7 @@ def check_chrome(trace, db, sql):
     rss = [e["args"]["bytes"] for e in events if e["ph"] == "C" and e["name"] == "memory rss"]
     assert sorted(rss) == sorted(r for r, in sql(db, "SELECT rss FROM memory_sample"))
     assert sum(s["weight"] for s in trace["samples"]) == sql(db, "SELECT sum(count) FROM sample")[0][0]
-    # On a thread, slices lie in each other or apart.
+    # On one thread, two slices are nested or disjoint.
     tracks = collections.defaultdict(list)
     for e in events:
         if e["ph"] == "X":
@@ -103,7 +104,7 @@ def check_chrome(trace, db, sql):
                 open_until.pop()
             assert not open_until or ts - minus <= open_until[-1]
             open_until.append(ts - minus)
-    # Arrows: each from one rank over others to a last one, in the order of time, each end within its slice.
+    # Arrows lead from one rank through others to a last one, in the order of time, and each end lies within its slice.
     flows = collections.defaultdict(list)
     for e in events:
         if e["ph"] in "stf":
@@ -141,7 +142,7 @@ def test_chrome_of_a_part(job, export, sql):
         want = sql(job[1], "SELECT count(*) FROM %s c JOIN trace_file t ON c.id BETWEEN first_id AND last_id WHERE rank = 1 AND ts BETWEEN ? AND ? AND %s"
                    % (table, where), first + 5 * 10 ** 9, first + 9 * 10 ** 9)[0][0]
         assert len(slices(trace, cat)) == want > 0
-    assert not [e for e in trace["traceEvents"] if e["ph"] in "stf"]  # no other rank is there
+    assert not [e for e in trace["traceEvents"] if e["ph"] in "stf"]  # there is no other rank
     assert json.loads(export("chrome", "--ranks", "1", "--from", "+5s", "--to", "+9s", job[0]))["traceEvents"]
 
 
@@ -189,14 +190,14 @@ def test_speedscope_hostile(hostile, export, sql, tmp_path):
 # ---- Firefox Profiler ----
 
 def check_table(table, columns, **indexes):
-    """All columns of the table's length, and numbers of rows of other tables within these."""
+    """Checks that all columns are as long as the table, and that its references to other tables are within those."""
     assert set(columns) <= set(table) and all(len(table[c]) == table["length"] for c in columns), table.keys()
     for column, n in indexes.items():
         assert all(v is None or 0 <= v < n for v in table[column]), column
 
 
 def check_firefox(profile, db, sql):
-    """What the profiler's own types of version 57 (src/types/profile.ts) ask for, where they are about this."""
+    """Checks what the profiler's own types of version 57 (src/types/profile.ts) require, where they apply here."""
     meta, strings = profile["meta"], profile["shared"]["stringArray"]
     assert meta["preprocessedProfileVersion"] == 57 and {"interval", "startTime", "processType", "product", "stackwalk", "version", "markerSchema"} <= set(meta)
     assert len(set(strings)) == len(strings) and all(isinstance(s, str) for s in strings)
@@ -222,7 +223,7 @@ def check_firefox(profile, db, sql):
     want = sql(db, "SELECT (SELECT count(*) FROM torch_step) + (SELECT count(*) FROM torch_call) + (SELECT count(*) FROM comm) + (SELECT count(*) FROM span)"
                    " + (SELECT count(*) FROM event) + (SELECT count(*) FROM trigger_event)")[0][0]
     assert sum(t["markers"]["length"] for t in profile["threads"]) == want
-    # A counter's rows add up to the last value.
+    # The sum of a counter's rows is its last value.
     pids = {t["pid"] for t in profile["threads"]}
     for c in profile["counters"]:
         check_table(c["samples"], ["time", "count"])

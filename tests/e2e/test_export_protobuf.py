@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing export` in formats of Protocol Buffers: read back by their published field numbers, here by hand, and by those whose formats
-they are where these can be had; the sums are SQL's.
+"""`probing export` in formats of Protocol Buffers, read back by the published field numbers, both by code of this test and by the programs
+whose formats they are, if these can be installed. The sums must be those of SQL.
 """
 import bisect
 import functools
@@ -32,7 +32,7 @@ def export(build, run):
 
 @pytest.fixture(scope="module")
 def hostile(job, tmp_path_factory):
-    """The job with names that are no UTF-8, play with a terminal or are very long."""
+    """The job with names that are not UTF-8, contain terminal escapes or are very long."""
     path = tmp_path_factory.mktemp("hostile") / "hostile.db"
     shutil.copy(str(job[1]), str(path))
     names = [b"\xff\xfe\x00"[:2] + b"%d", b"\x1b]0;title\x07\x1b[31m%d", b"\xed\xa0\x80%d", b"<script>alert(%d)</script>", "\u202e%d".encode(),
@@ -56,7 +56,7 @@ def is_shown(text):
 # ---- pprof: field numbers of proto/profile.proto of github.com/google/pprof ----
 
 class Profile:
-    """A profile as pprof has it. samples: ([names of functions, the innermost first], [values], {label: str or int})"""
+    """A profile as pprof sees it. samples: ([names of functions, innermost first], [values], {label: str or int})"""
 
     def __init__(self, data):
         m = message(gzip.decompress(data))
@@ -85,7 +85,7 @@ class Profile:
             self.samples.append(([self.location[i] for i in packed(x.get(1, []))], values, labels))
 
     def sums(self, key, value):
-        """{key(stack, labels): sum of value(values)}"""
+        """Returns {key(stack, labels): sum of value(values)}."""
         out = {}
         for stack, values, labels in self.samples:
             k = key(stack, labels)
@@ -112,7 +112,7 @@ def test_pprof(job, export, sql):
             key = (rank, before[0] if before else None)
             want[key] = want.get(key, 0) + count
     assert p.sums(lambda _, labels: (labels["rank"], labels.get("step")), 0) == want and len(want) > 100
-    # Whole stacks, and where their functions are
+    # Whole stacks, and the places of their functions
     stacks = {tuple(f[0] for f, _, _ in stack) for stack, _, _ in p.samples}
     want = {}
     for stack, name in sql(job[1], "SELECT s.stack, f.name FROM stack_frame s JOIN frame r ON r.id = s.frame JOIN function f ON f.id = r.function"
@@ -135,7 +135,7 @@ def test_pprof_part(job, export, sql, tmp_path, run, build):
     assert p.sums(lambda _, labels: labels["rank"], 0) == dict(want)
     run([build.tool("probing"), "export", "-q", "-o", "job.pb.gz", job[1]])
     assert (tmp_path / "job.pb.gz").read_bytes() == export("pprof", job[1])
-    empty = Profile(export("pprof", "--to", "2001-01-01T00:00:00", job[1]))  # no samples, and still a profile
+    empty = Profile(export("pprof", "--to", "2001-01-01T00:00:00", job[1]))  # no samples, but still a valid profile
     assert not empty.samples and empty.types == p.types
 
 
@@ -153,7 +153,7 @@ def go_pprof():
 
 @pytest.mark.slow
 def test_go_pprof(job, export, sql, tmp_path):
-    """Its table of functions is ours."""
+    """pprof's own table of functions is the same as ours."""
     tool, why = go_pprof()
     if not tool:
         pytest.skip(why)
@@ -171,7 +171,7 @@ def test_go_pprof(job, export, sql, tmp_path):
         shown = 0
         for name, flat, cum in want:
             mine = table.get(re.sub(r"\(.*", "", name) if name not in table else name)
-            if mine is None or "(" in name or "<" in name: # pprof writes names of templates and operators in its own way
+            if mine is None or "(" in name or "<" in name: # pprof changes names of templates and operators
                 continue
             shown += 1
             assert mine[0] == pytest.approx(flat, abs=0.01) and (total is None or mine[1] == pytest.approx(cum, abs=0.01)), name
@@ -185,7 +185,7 @@ def test_go_pprof(job, export, sql, tmp_path):
 # ---- Perfetto: field numbers of protos/perfetto/trace/ of github.com/google/perfetto ----
 
 def sint(value):
-    """An int64 as varints have it."""
+    """Decodes an int64 from a varint."""
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -194,9 +194,9 @@ def real(value):
 
 
 class Perfetto:
-    """A trace as Perfetto's trace processor reads it: packets by time, those of one time as they come; an end is that of the slice
-    that began last on its track. slices: {track: [Slice]}, counters: {track: [(ts, value)]}, samples: [(pid, tid, ts, [frames, outermost
-    first], [weights])], flows: {id: [Slice]}."""
+    """A trace as Perfetto's trace processor reads it: packets in the order of time, those of the same time in the order of the file; an end
+    belongs to the slice that began last on its track. slices: {track: [Slice]}, counters: {track: [(ts, value)]}, samples: [(pid, tid, ts,
+    [frames, outermost first], [weights])], flows: {id: [Slice]}."""
 
     class Slice:
         def __init__(self, track, ts, name, category, args, parent):
@@ -206,10 +206,10 @@ class Perfetto:
     def __init__(self, data):
         packets = [message(p) for number, p in fields(data) if number == 1]
         head = packets[0]
-        assert one(head, 13) == 1 and not any(one(p, 13) & 1 for p in packets[1:])  # one incremental state
+        assert one(head, 13) == 1 and not any(one(p, 13) & 1 for p in packets[1:])  # there is one incremental state
         assert {one(p, 10) for p in packets} == {1}
         snapshot, defaults = message(one(head, 6)), message(one(head, 59))
-        assert one(snapshot, 2) == one(message(one(snapshot, 1)), 1) == one(defaults, 58) == 1  # all times are of the time of day
+        assert one(snapshot, 2) == one(message(one(snapshot, 1)), 1) == one(defaults, 58) == 1  # all times are times of day
         self.counters_of_samples = [message(one(message(one(defaults, 100)), 2))] + [message(f) for f in message(one(defaults, 100))[3]]
         self.interned, self.tracks, self.processes, self.threads = {}, {}, {}, {}
         self.slices, self.counters, self.samples, self.flows, self.marks = {}, {}, [], {}, []
@@ -217,7 +217,7 @@ class Perfetto:
         for p in packets:
             for table, entry in fields(one(p, 12, b"")):
                 m = message(entry)
-                assert self.interned.setdefault(table, {}).setdefault(one(m, 1), m) is m and one(m, 1)  # each once
+                assert self.interned.setdefault(table, {}).setdefault(one(m, 1), m) is m and one(m, 1)  # each is defined once
             if 60 in p:
                 self.put_track(message(one(p, 60)))
             elif 11 in p or 135 in p:
@@ -279,14 +279,14 @@ class Perfetto:
         self.samples.append((one(task, 2), one(task, 3), ts, frames, weights))
 
     def of(self, track):
-        """(rank of its process, name of the track)"""
+        """Returns (rank of its process, name of the track)."""
         name, parent, _ = self.tracks[track]
         while self.tracks[parent][1]:
             parent = self.tracks[parent][1]
         return next(rank for uuid, _, rank in self.processes.values() if uuid == parent), name
 
     def sums(self, name):
-        """{(rank, name, category): (how many, their time)} of slices on tracks of this name."""
+        """Returns {(rank, name, category): (number of slices, sum of their times)} for tracks of this name."""
         out = {}
         for track, slices in self.slices.items():
             rank, of = self.of(track)
@@ -298,7 +298,7 @@ class Perfetto:
 
 def test_perfetto_events(job, export, sql):
     p = Perfetto(export("perfetto", job[1]))
-    assert sorted(rank for _, _, rank in p.processes.values()) == [0, 1, 2, 3] and len(p.processes) == 4  # though two nodes have the same pids
+    assert sorted(rank for _, _, rank in p.processes.values()) == [0, 1, 2, 3] and len(p.processes) == 4  # although two nodes have the same pids
     assert p.sums("steps") == {(r, "step %d" % n, "step"): (1, ns or 0) for r, n, ns in sql(
         job[1], "SELECT t.rank, s.number, s.duration FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id WHERE source <> 3")}
     calls = p.sums("modules")
@@ -309,14 +309,14 @@ def test_perfetto_events(job, export, sql):
     assert p.sums("collectives") == {(r, op, "collective"): (n, ns or 0) for r, op, n, ns in sql(
         job[1], "SELECT t.rank, c.op, count(*), sum(CASE WHEN c.flags & 1 THEN 0 ELSE c.duration END) FROM trace_file t"
                 " JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id GROUP BY 1, 2")}
-    # What was never seen to end is open, and nothing else
+    # Slices are open if their end was not seen, and no others are
     assert sum(s.duration is None for slices in p.slices.values() for s in slices) == sql(
         job[1], "SELECT (SELECT count(*) FROM torch_step WHERE duration IS NULL) + (SELECT count(*) FROM torch_call WHERE duration IS NULL)"
                 " + (SELECT count(*) FROM comm WHERE flags & 1)")[0][0]
-    # A module's call lies in that of the module around it
+    # A module's call lies within that of the module around it
     inner = [s for t, slices in p.slices.items() if p.of(t)[1] == "modules" for s in slices if s.category == "forward" and s.parent]
     assert inner and all(s.parent.ts <= s.ts for s in inner)
-    # Arrows: a flow for each collective that several ranks came to, over all of them by time, and it ends at the last
+    # Arrows: each collective that several ranks came to has a flow, which leads through all of them by time and ends at the last
     want = sql(job[1], "SELECT count(*) FROM (SELECT 1 FROM comm_metrics WHERE op NOT IN ('send', 'recv') GROUP BY run, \"group\", seq, op HAVING count(*) > 1)")[0][0]
     several = {f: ends for f, ends in p.flows.items() if ends[0][0].name not in ("send", "recv")}
     assert len(several) == want > 0
@@ -348,7 +348,7 @@ def test_perfetto_samples(job, export, sql):
     want = sql(job[1], "SELECT rank, coalesce(func, '(stack could not be read)'), lineno, sum(seconds), sum(CASE state WHEN 'running' THEN seconds ELSE 0 END),"
                        " sum(count) FROM samples WHERE count > 0 GROUP BY 1, 2, 3")
     assert got == {(r, f, line): [round(wall * 1e9), round(cpu * 1e9), n] for r, f, line, wall, cpu, n in want} and got
-    # Where a frame is: the file that its function is of, with its build id, or its source
+    # The place of a frame: its function's file with its build id, or its source
     ids = dict(sql(job[1], "SELECT path, max(build_id) FROM modules_loaded GROUP BY 1"))
     seen = set()
     for frame in p.interned[6].values():
@@ -390,7 +390,8 @@ def test_perfetto_hostile(hostile, export, sql):
 # ---- OTLP: field numbers of opentelemetry/proto/profiles/v1development/profiles.proto ----
 
 class Otlp:
-    """samples: ({attribute of the resource}, (type, unit), [names of functions, the innermost first], {attribute: value}, value)"""
+    """A profile of OpenTelemetry. samples: ({attribute of the resource}, (type, unit), [names of functions, innermost first], {attribute:
+    value}, value)"""
 
     def __init__(self, data):
         m = message(data)
@@ -398,7 +399,7 @@ class Otlp:
         self.strings = [s.decode() for s in d[5]]
         text = self.strings.__getitem__
         assert self.strings[0] == "" and len(set(self.strings)) == len(self.strings)
-        assert all(one(d, table, None) is not None and d[table][0] == b"" for table in (1, 2, 3, 4, 6, 7))  # the first stands for none
+        assert all(one(d, table, None) is not None and d[table][0] == b"" for table in (1, 2, 3, 4, 6, 7))  # the first entry of each table stands for "none"
         value = lambda v: one(v, 1).decode() if 1 in v else sint(one(v, 3))
         self.attributes = [None] + [(text(one(a, 1)), value(message(one(a, 2)))) for a in map(message, d[6][1:])]
         named = lambda indices: dict(self.attributes[i] for i in packed(indices))
@@ -456,7 +457,7 @@ def test_otlp_hostile(hostile, export, sql):
 
 # ---- and by those whose formats they are, where pip has them ----
 
-# Prints {message.field: how often} of all that is set; a field that the published classes do not know ends it.
+# Prints {message.field: how often it is set}; fails at a field that the published classes do not know.
 WALK = """
 import collections, json, sys
 from google.protobuf import unknown_fields
@@ -488,7 +489,7 @@ print(json.dumps(seen))
 
 @pytest.fixture
 def published(tmp_path):
-    """published(bytes, MODULE, CLASS): how often each field is set, by the published classes."""
+    """published(bytes, MODULE, CLASS): returns how often each field is set, as counted by the published classes."""
     def do(data, module, name):
         python = test_engines.need("google.protobuf", module)
         (tmp_path / "message").write_bytes(data)
@@ -501,7 +502,7 @@ def published(tmp_path):
 
 @pytest.mark.slow
 def test_perfetto_published(job, hostile, export, sql, published):
-    """No field that Perfetto's classes do not know, and each of ours under its name."""
+    """Perfetto's own classes know all fields, and each of ours has its name there."""
     place = "perfetto.protos.perfetto.trace.perfetto_trace_pb2"
     n = published(export("perfetto", job[1]), place, "Trace")
     samples, ticks, ns = sql(job[1], "SELECT count(*), sum(count), sum(seconds) FROM samples WHERE count > 0")[0]
@@ -526,7 +527,7 @@ def test_otlp_published(job, hostile, export, sql, published):
     assert published(export("otlp", hostile), place, "ProfilesData")["Profile.samples"] > 0
 
 
-# Prints what Perfetto's trace processor answers.
+# Prints the answers of Perfetto's trace processor.
 ASK = """
 import json, os, sys
 from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
@@ -537,7 +538,8 @@ print(json.dumps([[list(row.__dict__.values()) for row in tp.query(sql)] for sql
 
 @pytest.mark.slow
 def test_trace_processor(job, export, sql, tmp_path):
-    """SQL in Perfetto's trace processor gives our numbers. Its program is fetched from a network by its package; PROBING_TRACE_PROCESSOR names one."""
+    """SQL in Perfetto's trace processor gives the same numbers as ours. Its Python package fetches the program from a network;
+    PROBING_TRACE_PROCESSOR names a local one."""
     python = test_engines.need("perfetto.trace_processor")
     (tmp_path / "job.pftrace").write_bytes(export("perfetto", job[1]))
     done = subprocess.run([python, "-c", ASK, str(tmp_path / "job.pftrace"),

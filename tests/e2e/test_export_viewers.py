@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing export` in the viewers themselves: speedscope (npm) in Chromium, Holistic Trace Analysis (pip, with PROBING_ENGINES_ALL=1)."""
+"""`probing export` in the viewers themselves: speedscope (npm) in Chromium, and Holistic Trace Analysis (pip, with PROBING_ENGINES_ALL=1)."""
 import base64
 import json
 import re
@@ -19,7 +19,8 @@ job, hostile, export = test_export.job, test_export.hostile, test_export.export
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["job", "hostile"])
 def test_speedscope_shows_it(which, request, export, tmp_path):
-    """It opens the file without a word on the console and shows the first profile's name; its own tables add up to what we wrote."""
+    """speedscope opens the file without a message on the console and shows the first profile's name; the sums of its tables are those that
+    we wrote."""
     db = request.getfixturevalue(which)
     text = export("speedscope", db[1] if which == "job" else db)
     scope = json.loads(text)
@@ -29,7 +30,7 @@ def test_speedscope_shows_it(which, request, export, tmp_path):
     dom, said = chromium(tmp_path, "--allow-file-access-from-files", "--dump-dom", (page / "index.html").as_uri() + "#localProfilePath=%s/profile.js&view=sandwich" % page)
     assert not [line for line in said if "rror" in line], said
     assert "(1/%d)" % len(scope["profiles"]) in dom
-    # The sandwich's rows: "12.34s (56%)" of self time, the heaviest first
+    # The rows of its sandwich view: "12.34s (56%)" of self time, the largest first
     first, frames = scope["profiles"][0], scope["shared"]["frames"]
     own = {}
     for stack, weight in zip(first["samples"], first["weights"]):
@@ -58,8 +59,8 @@ print(json.dumps(out))
 
 @pytest.mark.slow
 def test_hta_loads_the_ranks(job, build, run, sql, tmp_path):
-    """As ranks, with our steps as its iterations; what it adds up of a rank is what SQL does, but for the part of a microsecond that it cuts
-    from each. Its breakdown and stragglers are of GPU kernels, which are not recorded."""
+    """HTA loads the ranks, with our steps as its iterations. What it sums up for a rank is what SQL says, except that it cuts times to
+    whole microseconds. Its breakdown and stragglers are about GPU kernels, which are not recorded."""
     python = helper("engines-venv.sh")
     if subprocess.run([python, "-c", "import hta"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no HolisticTraceAnalysis in " + python)
@@ -71,7 +72,7 @@ def test_hta_loads_the_ranks(job, build, run, sql, tmp_path):
         assert set(got["iterations"]) <= {n for n, in sql(job[1], "SELECT step FROM steps WHERE rank = ?", rank)} and len(got["iterations"]) > 10
         for cat, query in (("forward", "torch_call WHERE stage = 0"), ("backward", "torch_call WHERE stage = 1"), ("optimizer", "torch_call WHERE stage = 3"),
                            ("collective", "comm WHERE 1")):
-            # It leaves out what begins after the last step.
+            # HTA leaves out what begins after the last step.
             n, ns = sql(job[1], "WITH mine AS (SELECT id AS trace FROM trace_file WHERE rank = ?), done AS ("
                                 "SELECT max(s.ts + s.duration) AS at FROM torch_step s, mine WHERE s.id >> 40 = trace AND source < 3)"
                                 " SELECT count(*), sum(duration) FROM mine, done, %s AND id >> 40 = trace AND ts <= at" % query, rank)[0]

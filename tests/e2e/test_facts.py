@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process was: environment without secrets, versions of what was loaded, machine and limits."""
+"""Facts about the process: its environment without secrets, versions of what it loaded, the machine, and limits."""
 import os
 import platform
 import shutil
@@ -104,7 +104,7 @@ def test_versions_of_torch(record, convert, sql, kind):
 
 
 def test_versions_without_running_python(record, convert, sql, tmp_path):
-    """Packages of NVIDIA, names that are written in several ways, and a library that has its version in its name: by files alone."""
+    """Packages of NVIDIA, names that are written in several ways, and a library with the version in its name: found in files alone."""
     site = tmp_path / "lib/python3.11/site-packages"
     source = tmp_path / "empty.c"
     source.write_text("int empty;\n")

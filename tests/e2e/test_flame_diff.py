@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flame graph of two recordings: width by B, colours by what really changed and no others, both shares on hover."""
+"""The flame graph of two recordings: widths are those of B, colours show only what really changed, and hovering shows both shares."""
 import html
 import json
 import re
@@ -22,7 +22,7 @@ OF_GROWN = ("(SELECT s.stack FROM stack_frame s JOIN frame r ON r.id = s.frame J
 
 @pytest.fixture(scope="module")
 def two(simulated_job, tmp_path_factory):
-    """(A, B): a simulated job, and the same with one function six times as long."""
+    """(A, B): a simulated job, and the same job with one function that takes six times as long."""
     a = simulated_job("--seed", 1) / "out.db"
     b = tmp_path_factory.mktemp("two") / "b.db"
     shutil.copy(str(a), str(b))
@@ -34,7 +34,7 @@ def two(simulated_job, tmp_path_factory):
 
 
 def frames(svg):
-    """{name: (colour, share of A, share of B, noise, width, title)} of the widest of each name"""
+    """Returns {name: (colour, share of A, share of B, noise, width, title)} for the widest frame of each name."""
     out = {}
     for e in ET.parse(str(svg)).iter(SVG + "svg"):
         if e.get("class", "").startswith("f "):
@@ -56,7 +56,8 @@ def diff(build, run, tmp_path):
 
 
 def test_shares_and_colours(two, diff, sql):
-    """The shares are those of SQL; what grew is red, what has less of the whole for it is blue, and chance is grey."""
+    """The shares are those of SQL. A function that takes more is red, one whose share shrank because of that is blue, and differences by
+    chance are grey."""
     got = frames(diff(*two))
     shares = []
     for db in two:
@@ -85,7 +86,7 @@ def test_another_run_of_the_same_is_grey(simulated_job, diff):
 
 
 def test_from_the_table(two, diff, build, run, tmp_path):
-    """`probing diff -o` draws the same; of two ranks of one recording, too."""
+    """`probing diff -o` draws the same picture, also of two ranks of one recording."""
     whole = frames(diff(*two))
     assert {n: f[:5] for n, f in frames(diff(*two, tool="diff")).items()} == {n: f[:5] for n, f in whole.items()}
     ranks = frames(diff("--ranks", "0,1", two[0], tool="diff"))
@@ -108,7 +109,7 @@ def test_what_may_be_chance_is_not_the_brightest_by_night():
 @browser
 @pytest.mark.parametrize("width", [400, 500, 1400])
 def test_in_a_browser(two, diff, tmp_path, width):
-    """Hover says both, the legend's keys lie within the page and do not cover each other, zoom works as in any other."""
+    """Hovering shows both shares, the legend's keys lie within the page and do not overlap, and zoom works as in any flame graph."""
     svg = re.sub(r"^<\?xml[^>]*>\s*", "", diff(*two).read_text())
     page = tmp_path / "page.html"
     page.write_text("""<!DOCTYPE html><html><head><meta charset="utf-8"></head><body style="margin:0;width:%dpx">%s<script>
@@ -127,7 +128,7 @@ const pre = document.createElement("pre"); pre.id = "out"; pre.textContent = JSO
     out = json.loads(html.unescape(re.search(r'<pre id="out">(.*?)</pre>', dom, re.S).group(1)))
     assert not said and out["zoomed"]
     assert re.match(r"clip_grad_norm_  — +A [\d.]+.%, B [\d.]+.%: \+[\d.]+ points", out["details"]), out["details"]
-    # Texts of one line have one height, to the pixel that their keys differ by; another line is 18 lower.
+    # Texts of one line are at the same height, to within the pixel by which their keys differ; the next line is 18 lower.
     assert len(out["boxes"]) == 10 and all(a[2] <= b[1] if b[0] - a[0] < 9 else b[1] == 10 for a, b in zip(out["boxes"], out["boxes"][1:])), out["boxes"]
     assert out["inner"] == width and all(right <= width for _, _, right in out["boxes"]), out
     assert out["boxes"][-1][2] < width - 250 if width > 600 else out["boxes"][-1][0] < out["search"], out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flame graph: its weights against SQL, its safety against names, and zoom and search in a browser."""
+"""The flame graph: its weights agree with SQL, names cannot inject anything, and zoom and search work in a browser."""
 import html
 import json
 import os
@@ -15,8 +15,8 @@ from conftest import PYTHONS, run_command
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-# Function and file names that a picture must not believe. No function of work.py has the name of one that starts Python, which
-# may be in the recording, too (site.main): the picture would say the files of both.
+# Function and file names that try to break out of the picture. No function of work.py is named like one of those that start Python, which
+# may be recorded, too (site.main): for a name of two files the picture adds the file.
 NASTY_NAME = "</title><img src=x onerror=\"document.title='owned'\">&amp;]]>'\x01"
 NASTY_FILE = "/x/\"><script>document.title='owned'</script>.py"
 
@@ -50,7 +50,7 @@ work()
 
 @pytest.fixture(scope="module")
 def recorded(build, tmp_path_factory):
-    """A database, and the directory it is in."""
+    """Returns the database, and the directory that it is in."""
     where = tmp_path_factory.mktemp("flame")
     script = where / "work.py"
     script.write_text(SCRIPT)
@@ -83,7 +83,7 @@ def folded(build, run, db, *options):
 
 
 def frames(svg):
-    """(name, file, weight, self, x, depth) of each frame."""
+    """Returns (name, file, weight, self, x, depth) for each frame."""
     out = []
     for e in ET.parse(str(svg)).iter(SVG + "svg"):
         if e.get("class", "").startswith("f "):
@@ -131,7 +131,7 @@ def test_filters(build, run, recorded, sql, flame):
 
 
 def test_processes_are_one_picture(build, run, sql, tmp_path):
-    """Ranks that do the same are not drawn beside one another, unless each is asked for."""
+    """Ranks that do the same are drawn as one, unless each is asked for."""
     job, db = tmp_path / "job", tmp_path / "out.db"
     run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", job, "--ranks", "5", "--minutes", "0.1", "--threads", "2"])
     run([build.tool("probing-convert"), "-q", job, db])
@@ -153,7 +153,7 @@ def test_processes_are_one_picture(build, run, sql, tmp_path):
 
 
 def test_a_rate_that_changed(build, run, recorded, sql, tmp_path):
-    """A tick weighs as much as the time it stands for."""
+    """A tick weighs as much as the time that it stands for."""
     db = tmp_path / "changed.db"
     shutil.copy(str(recorded), str(db))
     c = sqlite3.connect(str(db))
@@ -168,7 +168,7 @@ def test_a_rate_that_changed(build, run, recorded, sql, tmp_path):
 
 
 def test_what_is_idle_is_left_out(build, run, recorded, sql, flame, tmp_path):
-    """Threads that wait, but for main threads; of helper processes those too."""
+    """Waiting threads are left out, except main threads; in helper processes, these too."""
     def weight(db, *options):
         return sum(w for _, w in folded(build, run, db, *options))
 
@@ -190,7 +190,7 @@ def test_what_is_idle_is_left_out(build, run, recorded, sql, flame, tmp_path):
 
 
 def test_lines_as_leaves(build, run, recorded, sql):
-    """Each stack's innermost Python function has the line that it is at above it; the weights are those of the samples."""
+    """Above each stack's innermost Python function stands the line that it is at; the weights are those of the samples."""
     want = {}
     for func, line, count in sql(recorded, "SELECT func, lineno, sum(count) FROM (SELECT sample_id, func, file, lineno, count, min(depth) FROM backtrace "
                                  "WHERE frame_type = 'Python' GROUP BY sample_id) WHERE file LIKE '%/work.py' GROUP BY 1, 2"):
@@ -208,7 +208,8 @@ def test_lines_as_leaves(build, run, recorded, sql):
 
 
 def test_shared_names_have_their_files(build, run, record, convert, tmp_path, flame):
-    """<module> of two files; a name that is in one file has none. The line is where most of the time is."""
+    """<module> of two files has its files added; a name that is in one file only does not. The line is the one where most of the time is
+    spent."""
     (tmp_path / "other.py").write_text("import time\nwhile time.thread_time() < 0.4:\n    sum(range(1000))\n")
     trace = record("import other, time\ndef alone():\n    return sum(range(2000))\nwhile time.thread_time() < 0.8:\n    alone()\n",
                    hz=200)
@@ -245,7 +246,7 @@ def test_geometry(flame):
     for depth, spans in width.items():
         spans.sort()
         assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:])), "frames overlap at depth %d" % depth
-        if depth:  # each lies on one of the row below
+        if depth:  # each lies on one of the row below it
             assert all(any(p[0] <= s[0] and s[1] <= p[1] for p in width[depth - 1]) for s in spans)
 
 
@@ -268,7 +269,7 @@ def test_names_stay_text(flame):
     assert nasty == [NASTY_NAME.replace("\x01", "\ufffd")]
     assert names[nasty[0]] == NASTY_FILE
     assert "a &lt;b&gt; &amp; &quot;c&quot;" in text
-    # Nothing from outside: it works without a network.
+    # It loads nothing from outside, so it works without a network.
     assert not re.search(r"(href|src)\s*=|url\(|@import|https?://(?!www\.w3\.org/)", re.sub(r"&[a-z#0-9]+;[^<]*", "", text))
 
 
@@ -287,7 +288,7 @@ def test_errors(build, run, recorded, tmp_path):
 def test_only_what_it_wrote_is_replaced(build, run, recorded, tmp_path, options):
     tool = [build.tool("probing"), "flamegraph"] + options
     out, link = tmp_path / "out", tmp_path / "link"
-    for _ in range(2):  # its own, again
+    for _ in range(2):  # the second time it replaces its own picture
         run(tool + ["-o", out, recorded])
     out.write_text("total 48\n")
     link.symlink_to("out")
@@ -304,7 +305,7 @@ def test_only_what_it_wrote_is_replaced(build, run, recorded, tmp_path, options)
 
 # ---- in a browser ----------------------------------------------------------------------------------
 
-# Runs after the picture's own script; what it finds is written into the page.
+# Runs after the picture's own script, and writes its results into the page.
 HARNESS = """<!DOCTYPE html><html><head><meta charset="utf-8"><title>fine</title></head><body style="margin:0">%s
 <script>
 const svg = document.querySelector("svg.flame");
@@ -365,7 +366,7 @@ def test_zoom_and_search_in_a_browser(flame, tmp_path):
     start, zoomed = out["start"], out["zoomed"]
     assert not start["zoomed"] and start["shown"] > 5
     assert 1300 < start["root"][1] <= 1400, "fitted to the window"
-    # Width is time.
+    # Widths are proportional to time.
     assert start["leaf"][1] / start["root"][1] == pytest.approx(out["weight"] / out["total"], abs=0.002)
     assert "leaf_a" in out["hover"]["details"] and "% of all" in out["hover"]["details"].replace("\u2009", " ")
 
@@ -413,7 +414,7 @@ const pre = document.createElement("pre"); pre.id = "out"; pre.textContent = JSO
 @browser
 @pytest.mark.parametrize("width", [500, 1000, 2500])
 def test_widths_and_keys(flame, tmp_path, width):
-    """The search never covers the title; a name that is cut ends in an ellipsis; the arrows walk."""
+    """The search field never covers the title, a name that is cut ends in an ellipsis, and the arrow keys walk over the frames."""
     svg = re.sub(r"^<\?xml[^>]*>\s*", "", flame("--title", "a long title " * 12).read_text())
     page = tmp_path / "page.html"
     page.write_text(WALK % svg)
@@ -425,7 +426,7 @@ def test_widths_and_keys(flame, tmp_path, width):
     assert out["search"][3] <= out["rule"][1] + 1 and out["search"][2] <= out["width"]
     assert out["cut"] > 0 and out["wide"] == []
     assert out["details"] <= 300, "cut anew when the window gets narrower"
-    root, first, again, last = out["walked"]  # places, not names: an import has one <module> above another
+    root, first, again, last = out["walked"]  # compare places, not names: an import has one <module> above another
     assert root["d"] == 0 and first["d"] == 1 and again == root and last == first, out["walked"]
     both, leaf, back, spin = out["both"]  # both() calls two functions, and spin() calls it
     assert leaf["d"] == both["d"] + 1 and both["x"] <= leaf["x"] and leaf["x"] + leaf["w"] <= both["x"] + both["w"], out["both"]
@@ -455,7 +456,7 @@ def test_opened_alone_it_is_drawn(flame, tmp_path):
     chromium(tmp_path, "--screenshot=%s" % shot, flame("--icicle").as_uri())
     png = shot.read_bytes()
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
-    # An empty page of this size compresses to less than 10 KB.
+    # A screenshot of an empty page of this size compresses to less than 10 KB.
     assert len(png) > 15000
     dom, _ = chromium(tmp_path, "--dump-dom", flame("--icicle").as_uri())
     assert 'class="flame live"' in dom, "its script has run"

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def fleet(build, run, tmp_path):
-    """fleet(name, option, ...): the directory of a job's traces, and its truth."""
+    """fleet(name, option, ...): makes a job's traces, and returns their directory and the truth about the job."""
     def do(name, *options):
         out = tmp_path / name
         run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(out)] + [str(o) for o in options], timeout=600)
@@ -26,19 +26,19 @@ def test_a_fleet_is_what_it_says(fleet, build, run, sql, tmp_path):
     run([build.tool("probing-convert"), "-q"] + nodes + [db])
     assert sql(db, "SELECT count(*), count(DISTINCT rank), count(DISTINCT host), min(complete), sum(lost) FROM trace") == [(16, 16, 4, 1, 0)]
     assert sql(db, "SELECT sum(samples) FROM thread")[0][0] == truth["samples"]
-    # All came to all collectives, and each message was sent and received.
+    # All ranks came to all collectives, and each message was sent and received.
     assert sql(db, "SELECT count(*), sum(arrived < size OR complete < size) FROM collectives")[0][1] == 0
     assert sql(db, "SELECT count(*) FROM (SELECT src_rank, dst_rank, seq FROM comm_metrics WHERE op IN ('send', 'recv')"
                    " GROUP BY 1, 2, 3 HAVING count(*) <> 2)") == [(0,)]
     assert sql(db, "SELECT count(DISTINCT n), min(n) > 30 FROM (SELECT count(*) AS n FROM steps WHERE complete GROUP BY rank)")[0] == (1, 1)
-    # Deep stacks of real training.
+    # The stacks are as deep as those of real training.
     assert sql(db, "SELECT max(depth) FROM backtrace")[0][0] > 50
     assert sql(db, "SELECT count(*) FROM backtrace WHERE func LIKE '%forward'")[0][0] > 0
 
 
 @pytest.fixture
 def merged(fleet, build, run, tmp_path):
-    """merged(name, option, ...): the database of such a job, its truth, and what the conversion said."""
+    """merged(name, option, ...): returns the database of such a job, its truth, and the output of the conversion."""
     def do(name, *options):
         out, truth = fleet(name, *options)
         nodes = sorted(str(out / n) for n in os.listdir(str(out)) if n.startswith("node"))
@@ -50,12 +50,12 @@ def merged(fleet, build, run, tmp_path):
 
 
 def clock_errors(sql, db, where="1"):
-    """How far each process's word of the true time lies from what the others together say, seconds, ascending."""
+    """Returns how far each process's word of the true time lies from what the others together say, in seconds, ascending."""
     rows = sql(db, "SELECT t.host, e.ts - 1760000000000000000 - CAST(v.value AS INTEGER), CAST(v.value AS INTEGER) FROM trace_file t"
                    " JOIN event e ON e.id BETWEEN t.first_id AND t.last_id JOIN event_value v ON v.event = e.id"
                    " WHERE e.name = 'fleet.truth' AND (%s)" % where)
     assert len({host for host, _, _ in rows}) > 1 and len(rows) > 100
-    # What all have in common: a clock that is off, and runs at a rate of its own.
+    # What all have in common, an offset and a drift of their clocks, is no error.
     base = rows[0][1]
     x = [n / 1e9 for _, _, n in rows]
     y = [(d - base) / 1e9 for _, d, _ in rows]
@@ -80,7 +80,7 @@ def test_one_time_for_many_machines(merged, sql, harm):
     assert len(rows) == 8 and {r[1] for r in rows} == {"collectives"} and {r[8] for r in rows} == {1}
     assert sum(r[7] for r in rows) == 1 and all(r[2] > 50 and 0 <= r[5] < 1e-3 and 0 <= r[6] < 1e-3 for r in rows)
     assert sql(db, "SELECT DISTINCT clock FROM trace") == [("collectives",)]
-    # Each clock's offset and drift against any other's is what it is; times of day that were stepped are somewhere between.
+    # Each clock's offset and drift against the others are the true ones; for a clock that was set meanwhile they are in between.
     clocks = {c["node"]: c for c in truth["clocks"]}
     for host, _, _, offset, drift, _, _, _, _ in rows:
         if harm == "broken clock" and host == "node000":
@@ -93,7 +93,7 @@ def test_one_time_for_many_machines(merged, sql, harm):
         assert offset - other[3] == pytest.approx(true, abs=50e-3)  # it drifts
         if harm != "suspended":
             assert drift - other[4] == pytest.approx(clocks[host]["drift_ppm"] - clocks[other[0]]["drift_ppm"], abs=3)
-    # The error is about what the line says of itself.
+    # The error is about as large as the message says.
     worst = max(r[6] for r in rows)
     assert errors[len(errors) // 2] < max(3 * worst, 20e-6)
     assert "cannot be compared" not in said
@@ -101,7 +101,7 @@ def test_one_time_for_many_machines(merged, sql, harm):
 
 @pytest.mark.parametrize("years", [-10, 10])
 def test_two_clocks_ten_years_apart(merged, sql, build, run, tmp_path, monkeypatch, years):
-    """They are aligned, it is said, and the day is that of the later one: a clock that nobody has set lies in the past."""
+    """They are aligned, a message says so, and the date is that of the later clock: a clock that nobody has set lies in the past."""
     db, _, said = merged("job", "--ranks", 4, "--nodes", 2, "--minutes", 0.6, "--broken-clock", "1:%d" % years)
     errors = clock_errors(sql, db)
     assert errors[len(errors) * 99 // 100] < 100e-6
@@ -109,7 +109,7 @@ def test_two_clocks_ten_years_apart(merged, sql, build, run, tmp_path, monkeypat
     assert "the time of day of 1 of 2 machines (%s) is wrong: 3652.5 days behind" % behind in said and "the later time was taken" in said, said
     assert sql(db, "SELECT host FROM clock_alignment WHERE \"offset\" < -3e8") == [(behind,)]
     monkeypatch.setenv("PROBING_CACHE_DIR", str(tmp_path / "cache"))
-    said = run([build.tool("probing"), "ask", "died", db[:-3]], check=1).stderr  # of the traces, whose database in the cache has a name that nobody has given
+    said = run([build.tool("probing"), "ask", "died", db[:-3]], check=1).stderr  # the traces' database in the cache has a name that no user gave
     assert said.startswith("probing-ask: traces: the time of day of 1 of 2 machines (%s) is wrong: " % behind), said
 
 
@@ -133,7 +133,8 @@ def test_the_order_in_which_traces_are_named_changes_no_time(fleet, build, run, 
 
 
 def test_one_time_by_messages_alone(merged, sql):
-    """Stages of a pipeline on machines of their own, with no collective between them: each message is a bound from one side."""
+    """Stages of a pipeline on machines of their own, with no collective between them: each message bounds the clocks' difference from one
+    side."""
     db, _, _ = merged("job", "--ranks", 16, "--nodes", 4, "--pp", 4, "--no-world", "--minutes", 0.5, "--offset", 1, "--drift", 50, "--hz", 2)
     errors = clock_errors(sql, db)
     rows = sql(db, "SELECT method, uncertainty, reference, matches FROM clock_alignment")
@@ -142,10 +143,10 @@ def test_one_time_by_messages_alone(merged, sql):
 
 
 def test_traces_of_a_boot_have_one_clock(merged, sql):
-    """Anchors of different processes differ by what it takes to read a clock; one mapping is made of all."""
+    """Anchors of different processes differ by the time that it takes to read a clock; all of them make one mapping."""
     db, _, _ = merged("job", "--ranks", 8, "--nodes", 1, "--minutes", 0.5)
     assert sql(db, "SELECT method, traces FROM clock_alignment") == [("anchors", 8)]
-    # Two ranks' samples at one CLOCK_MONOTONIC have one time: the collectives' exits are the true ones but for rounding.
+    # Samples of two ranks at the same CLOCK_MONOTONIC have the same time: the collectives' ends are the true ones except for rounding.
     assert sql(db, "SELECT count(DISTINCT m), count(*) FROM (SELECT c.realtime - c.mono AS m FROM clock c)")[0][0] > 5
     anchors = sql(db, "SELECT mono, realtime FROM clock ORDER BY mono")
     offsets = [real - mono for mono, real in anchors]
@@ -158,12 +159,12 @@ def test_clocks_that_nothing_compares_say_so(fleet, build, run, sql, tmp_path):
     for trace in os.listdir(str(b / "node000")):  # another job on another machine
         os.rename(str(b / "node000" / trace), str(b / trace))
     db = str(tmp_path / "out.db")
-    # Only half of the ranks, so that the two jobs share nothing: their groups have other ranks.
+    # Only half of the ranks are there, so that the two jobs share nothing: their groups have other ranks.
     said = run([build.tool("probing-convert"), "-q", str(a / "node000"), str(a / "node001"), str(b), db]).stderr
     assert "the clocks of 1 of 3 machines (node000) cannot be compared" in said and "clock_alignment" in said
     assert sql(db, "SELECT method, uncertainty IS NULL, count(*) FROM clock_alignment GROUP BY 1, 2 ORDER BY 1") == [
         ("anchors", 1, 1), ("collectives", 0, 2)]
-    # And whoever asks: of the database, and of the traces, once.
+    # And a question, about the database or the traces, says so once.
     for command in (("ask", "time"), ("ask", "died"), ("stacks", "--at", "-1")):
         for of in ([db], [str(a / "node000"), str(a / "node001"), str(b)]):
             said = run([build.tool("probing"), *command, *of], check=None).stderr
@@ -187,7 +188,7 @@ def test_starts_of_a_job_are_not_taken_for_each_other(fleet, build, run, sql, tm
 
 
 def test_a_clock_without_a_name(fleet, build, run, sql, tmp_path):
-    """A trace whose first block is lost does not say whose it is. It is the one that cannot be compared, not the others with it."""
+    """A trace whose first block is lost does not say which machine it is of. Only that trace cannot be compared with the others."""
     job, _ = fleet("job", "--ranks", 3, "--nodes", 3, "--minutes", 0.2)
     path, = (job / "node000").glob("*.zst")
     data = path.read_bytes()
@@ -212,12 +213,13 @@ def test_who_is_at_fault_is_named(merged, build, run, sql, shape):
     db, _, _ = merged("killed", *(job + shape + ("--kill", "13:12")))
     assert sql(db, "SELECT rank, kind FROM failures WHERE nth = 1") == [(13, "killed")]
     assert sql(db, "SELECT count(*), sum(kind = 'exception') FROM failures") == [(32, 31)]
-    # That the others failed for it is not all that is said: whom they waited for, who did not fail itself.
+    # The answer does not only say that the others failed because of it, but also whom they waited for: the one that did not fail itself.
     assert set(sql(db, "SELECT rank, state FROM hangs WHERE cause")) == {(13, "dead")}
     answer = json.loads(run([build.tool("probing"), "ask", "hang", "--json", db]).stdout)[0]["rows"][0]["answer"]
     assert re.search(r"rank 13 died at \d\d:\d\d:\d\d\.\d{3} \(killed by signal 9 \(SIGKILL\)\), and the call failed in \d+ of \d+ at .* \(RuntimeError: Connection closed by peer\)"
                      ": rank 13 was in ", answer), answer
-    # The same where the launcher has ended all others before they were gone for a second; in a job of many groups of one that raised an exception.
+    # The same if the launcher has ended all others before it was missed for a second; and in a job of many groups, for one that raised an
+    # exception.
     how, state, says = (("--raise",), "ended", r"had ended at .* \(exception ValueError: bad batch\)") if shape else ((), "dead", r"died at .* \(killed by signal 9 \(SIGKILL\)\)")
     db, _, _ = merged("told", *(job + shape + ("--kill", "13:12", "--launcher", "0.3") + how))
     assert set(sql(db, "SELECT rank, state FROM hangs WHERE cause")) == {(13, state)}
@@ -226,15 +228,16 @@ def test_who_is_at_fault_is_named(merged, build, run, sql, shape):
 
 
 def test_attempts_of_a_job_are_counted_apart(merged, sql):
-    """torchrun --max-restarts: numbers of collectives begin anew, and two calls of one number lie minutes apart. (Job and run are the same.)"""
+    """torchrun --max-restarts: the numbers of collectives begin anew, so two calls of one number lie minutes apart. (Job and run are the
+    same.)"""
     db, _, _ = merged("job", "--ranks", 4, "--nodes", 2, "--minutes", 0.1, "--runs", 3, "--restarts", "--kill", "2:4", "--straggler", "1:20")
     assert sql(db, "SELECT count(*), sum(ranks), sum(processes) FROM runs") == [(1, 4, 12)]
     assert sql(db, "SELECT attempt, count(*), count(DISTINCT rank) FROM trace GROUP BY 1") == [(0, 4, 4), (1, 4, 4), (2, 4, 4)]
-    # The slowest step, and one whose peer was killed, take seconds; the time between two attempts is minutes.
+    # The slowest step, and one whose peer was killed, take seconds; between two attempts lie minutes.
     assert sql(db, "SELECT count(DISTINCT attempt), max(complete), max(skew_ms) < 60000 FROM collectives") == [(3, 4, 1)]
     last, imposed = sql(db, "SELECT rank, imposed_seconds FROM stragglers ORDER BY imposed_seconds DESC LIMIT 1")[0]
     assert last == 1 and imposed < 60
-    # What failed in the first attempt is over.
+    # Failures of the first attempt are in the past.
     assert sql(db, "SELECT count(*) FROM hangs") == [(0,)]
     assert sql(db, "SELECT rank, kind FROM failures WHERE nth = 1") == [(2, "killed")]
 
@@ -256,10 +259,10 @@ def test_ranks_that_are_missing_or_there_twice_are_named(fleet, build, run, tmp_
     of_all = [line for line in said(out, tmp_path / "all.db").splitlines() if " of run " in line]
     assert len(of_all) == 1 and "no trace of rank 6 of 8 of run slurm:" in of_all[0]
     assert "2 processes say that they are rank 3 of run slurm:" in of_all[0]
-    # Of what somebody chose, what was not chosen is not missing; nor do ranks that are started again come twice.
+    # If the user chose some ranks, the others are not missing; and ranks that are started again do not count twice.
     one = said("--append", out / "node000", tmp_path / "one.db")
     assert "no trace" not in one and "rank 3 of run" in one
-    with sqlite3.connect(str(tmp_path / "one.db")) as c:  # as if a rank had forked the other: then it has inherited its number
+    with sqlite3.connect(str(tmp_path / "one.db")) as c:  # as if a rank had forked another process, which then inherits its number
         c.execute("UPDATE trace_file SET ppid = (SELECT min(pid) FROM trace_file WHERE rank = 3) WHERE rank = 3 AND pid > (SELECT min(pid) FROM trace_file WHERE rank = 3)")
     c.close()
     both = said("--append", out / "node001", tmp_path / "one.db")
@@ -271,7 +274,7 @@ def test_ranks_that_are_missing_or_there_twice_are_named(fleet, build, run, tmp_
 @pytest.mark.parametrize("ranks,nodes,minutes", [(100, 13, 0.25)] + [pytest.param(*p, marks=[pytest.mark.slow, pytest.mark.limit(3600)]) for p in ((1000, 125, 0.2), (10000, 1250, 0.06))])
 def test_large_fleets(merged, sql, ranks, nodes, minutes):
     db, _, _ = merged("job", "--ranks", ranks, "--nodes", nodes, "--minutes", minutes, "--offset", 1, "--drift", 50, "--jobs", 2,
-                      # What is to be seen must stand out: of 10,000 ranks the slowest is by chance 20 ms slower than most.
+                      # A real straggler must stand out: of 10,000 ranks the slowest is by chance 20 ms slower than most.
                       "--straggler", "%d:%d" % (ranks // 3, 20 if ranks < 10000 else 100))
     errors = clock_errors(sql, db)
     assert errors[len(errors) * 99 // 100] < 100e-6

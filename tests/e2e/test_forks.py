@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fork while a thread of ours is within the dynamic loader, or has or wants the GIL: the child has no such thread, and goes on all the same."""
+"""A fork while one of the agent's threads is within the dynamic loader, or has or wants the GIL: the child lacks that thread, and goes on all
+the same."""
 import os
 import shutil
 import subprocess
@@ -38,20 +39,20 @@ def env(build, tmp_path):
 
 
 def test_while_we_look(record_until, sql, env):
-    """What is loaded is read again and again, in no way that a fork could copy."""
+    """The agent reads again and again what is loaded, without a lock that a fork could copy."""
     done = record_until(lambda db: sql(db, "SELECT count(*) > 4 FROM memory") == [(1,)], PROGRAM, options=["--metrics", "0.2"], env=env)
     assert done.stdout in ("up\n0 0\n", "up\n0 1\n")
 
 
 def test_while_we_load(record_until, sql, tmp_path, env):
-    """NVML, once the program has to do with GPUs."""
+    """NVML is loaded once the program has to do with GPUs."""
     done = record_until(lambda db: sql(db, "SELECT count(*) > 0 FROM gpu_metrics") == [(1,)], PROGRAM, str(tmp_path / "libcuda.so.1"),
                         options=["--metrics", "0.2"], env=env)
     assert done.stdout == "up\n0 1\n"
 
 
 def test_while_we_are_loaded(pythons, target, probing, env):
-    """By the thread that an injection leaves."""
+    """The agent is loaded by the thread that an injection makes."""
     process = target(pythons[0], PROGRAM, env=env)
     probing(process.pid, "inject", check=None)
     code, out, err = finish(process)
@@ -62,7 +63,7 @@ C_FORK = """
 #include <unistd.h>
 int fork_when(int fd) { char byte; write(1, "waits\\n", 6); read(fd, &byte, 1); return fork(); }
 """
-# The child takes the interpreter's lock, and gives it from thread to thread. Its status, or "hangs".
+# The child takes the interpreter's lock, and passes it from thread to thread. Returns its status, or "hangs".
 BY_C = """
 import ctypes, os, signal, sys, threading, time
 ours = getattr(ctypes, sys.argv[1])(sys.argv[2])
@@ -98,18 +99,18 @@ def by_c(python, spawn, program, build, tmp_path):
         process = spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, script, library, shared],
                         stdin=subprocess.PIPE, text=True)
         numbers = [int(n) for n in process.stdout.readline().split()]
-        assert process.stdout.readline() == "waits\n"  # C code has control, and the GIL if it is to: from here on nobody gets it
+        assert process.stdout.readline() == "waits\n"  # C code has control, and if it is to, the GIL: from here on nobody else gets it
         return [process] + numbers
 
     return start
 
 
 def test_by_c_while_an_evaluation_waits(by_c, probing, build, spawn):
-    """C code that has the GIL forks while a thread of ours waits for it: in the child that thread would be waited for, for ever."""
+    """C code that holds the GIL forks while a thread of the agent waits for the GIL: the child would wait for ever for that thread."""
     process, pid, end = by_c("PyDLL")
     client = spawn([build.tool("probing"), "-t", pid, "eval", "--timeout", "200", "print('evaluated')"], text=True)
     wait_until(lambda: "probing-gil" in thread_names(pid).values())
-    time.sleep(.2)  # by then it has asked for it; if not, it is let through all the same
+    time.sleep(.2)  # by then it has asked for the GIL; if not, the fork is let through all the same
     with open("/proc/%d/fd/%d" % (pid, end), "w") as f:
         f.write("x")
     assert process.stdout.readline() == "7\n"
@@ -151,14 +152,15 @@ while not hasattr(sys, "evaluating"): pass
 print(ours.fork_once(), flush=True)
 sys.stdin.read()
 """
-# With the GIL it waits for the library's lock, once a fork has it.
+# Holding the GIL, it waits for the library's lock, which a fork holds.
 EVALUATED = "import __main__, sys, time; sys.evaluating = 1; end = time.time() + 60\n" \
             "while not __main__.ours.is_taken() and time.time() < end: pass\nprint(__main__.ours.use())"
 
 
 @pytest.mark.pythons(count=2)
 def test_a_librarys_fork_handler_has_a_lock(probing, program, build, spawn, python, tmp_path):
-    """Of a library that was loaded after our first evaluation. Its handler would run before ours, which lends the GIL to the evaluated code."""
+    """The library was loaded after the agent's first evaluation. Its handler would run before the agent's, which lends the GIL to the
+    evaluated code."""
     shared, script = program("library.so", C_LIBRARY, "-shared", "-fPIC"), tmp_path / "library.py"
     script.write_text(LIBRARY)
     process = spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, script, shared], stdin=subprocess.PIPE, text=True)
@@ -187,7 +189,7 @@ int is_asked(void) { return asked; }
 void enter(void) { entered = 1; usleep(50000); }
 int fork_when(int unused) { return fork(); }
 """
-# A thread tells when the fork has begun.
+# A thread reports when the fork has begun.
 SLOWLY = BY_C.replace("ours = ", """print(os.getpid(), flush=True)
 sys.stdin.readline()
 sys.ours = ctypes.PyDLL(sys.argv[2])
@@ -201,7 +203,7 @@ ours = """).replace("print(os.getpid(), write, flush=True)", "")
 @pytest.mark.pythons(count=2)
 @pytest.mark.parametrize("first", [True, False])  # whether that is the first evaluation
 def test_a_fork_that_has_begun(first, probing, program, build, spawn, python, tmp_path):
-    """It is in another's handler, past the place of ours, when an evaluation comes and has the GIL until after the fork."""
+    """The fork is in another handler, already past the agent's, when an evaluation begins and holds the GIL until after the fork."""
     shared, script = program("slow.so", C_SLOW, "-shared", "-fPIC"), tmp_path / "slow.py"
     script.write_text(SLOWLY)
     process = spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, script, "CDLL", shared], stdin=subprocess.PIPE, text=True)
@@ -216,7 +218,7 @@ def test_a_fork_that_has_begun(first, probing, program, build, spawn, python, tm
     assert process.communicate("", timeout=60)[0] == "" and process.returncode == 0
 
 
-# The child of a fork that runs no handlers: it has neither our threads nor the live file.
+# The child of a fork that calls no handlers has neither the agent's threads nor its live file.
 UNHANDLED = """
 import ctypes, os, probing, signal, sys, time
 with probing.span("before"): pass
@@ -260,7 +262,7 @@ print("done", flush=True)
 
 @pytest.mark.pythons(count=2)
 def test_exit_of_a_child_while_an_evaluation_begins(probing, build, spawn, python, tmp_path):
-    """It takes exit()'s lock, which nobody gives back in a child whose parent's thread had it."""
+    """The evaluation takes exit()'s lock, which nobody releases in a child if a thread of its parent held it."""
     script, end = tmp_path / "all_the_time.py", tmp_path / "end"
     script.write_text(ALL_THE_TIME)
     process = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--no-symbols", python.path, script, end], text=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden traces, read by a reader that knows FORMAT.md and nothing else; and its own resync."""
+"""The golden traces are read by a reader that knows only FORMAT.md; and that reader's search for the next block."""
 import pathlib
 import struct
 import subprocess
@@ -33,7 +33,7 @@ def test_zstd_reads_what_is_not_damaged(trace):
 
 
 def test_every_prefix_is_a_trace():
-    """Cut anywhere, what was whole is still read."""
+    """Wherever a trace is cut, its whole blocks are read."""
     data = (GOLDEN / "killed.zst").read_bytes()
     whole = dump(data)
     blocks = [i for i, line in enumerate(whole) if line.startswith("block")] + [len(whole)]
@@ -50,7 +50,7 @@ def test_every_prefix_is_a_trace():
 
 
 def test_garbage_between_frames():
-    """Rubbish before, between and behind the blocks costs no block; a newer version is refused."""
+    """Rubbish before, between and behind the blocks loses no block; a newer version is refused."""
     data = (GOLDEN / "epochs.zst").read_bytes()
     rubbish = b"\x00PRBh" * 40
     first = 68 + format_reader.parse_hint(data, 0)[0]
@@ -63,7 +63,7 @@ def test_garbage_between_frames():
 
 
 def test_hint_is_advice():
-    """What it says of its block's length when decompressed is not what decides; whose block it is, is."""
+    """What a hint says about its block's length when decompressed does not matter; which block it belongs to does."""
     data = bytearray((GOLDEN / "epochs.zst").read_bytes())
     whole, second = dump(data), 68 + format_reader.parse_hint(data, 0)[0]
 
@@ -78,14 +78,14 @@ def test_hint_is_advice():
 
 
 def test_joined_behind_a_torn_one():
-    """The last hint of a torn trace runs over into the next one, of which nothing is lost for that."""
+    """The last hint of a torn trace reaches into the next trace, of which nothing is lost."""
     one, other = (GOLDEN / "epochs.zst").read_bytes(), (GOLDEN / "basic.zst").read_bytes()
     for cut in range(80, len(one), 61):
         assert dump(one[:cut] + other)[-len(dump(other)):] == dump(other), cut
 
 
 def test_joined_traces(build, run, sql, tmp_path):
-    """Two traces end to end are two, for this reader and for probing-convert; a copy adds nothing."""
+    """Two joined traces are two, for this reader and for probing-convert; a copy adds nothing."""
     one, other = (GOLDEN / "epochs.zst").read_bytes(), (GOLDEN / "basic.zst").read_bytes()
     assert dump(one + other) == dump(one) + ["trace"] + dump(other)
     assert [line for line in dump(one + one) if not line.startswith("repeat")] == dump(one)
@@ -104,7 +104,7 @@ def test_joined_traces(build, run, sql, tmp_path):
 
 
 def test_a_recording_counts_once(build, run, sql, simulated_job, tmp_path):
-    """In whatever files it lies, alone or joined, the longest one; and nothing else of a file is left out with it."""
+    """Of all files in which a recording lies, alone or joined, the longest counts; nothing else in a file is left out because of that."""
     one, other, third = (p.read_bytes() for p in sorted(simulated_job().glob("node*/*.zst"))[:3])
     for name, data in (("one", one), ("other", other), ("third", third), ("both", one + other), ("again", one + other + one),
                        ("first two", one + third), ("cut", one[:len(one) * 2 // 3] + other)):

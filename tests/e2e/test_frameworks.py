@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings by other people's frameworks: bare, recorded at 1 kHz, and injected into again and again. Each loss is bit-equal, and so is
-the end (servers_session.py has what starts, injects and compares; tests/README.md, how to install them).
+"""Trainings with other people's frameworks: bare, recorded at 1 kHz, and injected into again and again. Each loss must be equal to the bit,
+and so must the end. servers_session.py starts, injects and compares; tests/README.md says how to install the frameworks.
 """
 import shutil
 
@@ -11,7 +11,7 @@ from servers_session import compare_script, needs
 pytestmark = [pytest.mark.slow, pytest.mark.limit(1200)]
 interpreter = servers_session.interpreter  # a fixture
 
-# As in test_servers_scripts.py: each prints "pids ..." when it is at work, and last what it found, as JSON.
+# As in test_servers_scripts.py, each prints "pids ..." when it is at work, and at last its results as JSON.
 SCRIPTS = {
     "jax": (["jax"], '''
 import json, os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-backtrace against what CPython itself says of its stacks, on every version at hand."""
+"""probing-backtrace compared with what CPython itself says of its stacks, for every installed version."""
 import json
 
 import pytest
@@ -43,7 +43,7 @@ def test_the_text_people_read(build, run, python, scene):
 def test_the_gil_is_shown(build, run, python, spawn):
     process = spawn([python.path, "-c", "print('up', flush=True)\nwhile True: pass"], ready="up")
     found = []
-    while found != [(True, "running", True)]:  # at first it may still be about to take the GIL again after its print()
+    while found != [(True, "running", True)]:  # at first it may still wait to get the GIL back after its print()
         answer = json.loads(run([build.tool("probing"), "-t", process.pid, "backtrace", "--json"]).stdout)
         found = [(t["gil"], t["state"], t["main"]) for t in answer["threads"]]
 
@@ -69,13 +69,13 @@ def test_clear_lines_when_there_is_nothing_to_see(build, run, spawn):
 
 @pytest.mark.pythons(min=(3, 11), max=(3, 11), count=1)
 def test_stopped_anywhere(build, run, spawn, python, tmp_path):
-    """In the allocator, in a system call, at any instruction: a stack that can be, or a word that it cannot be read."""
+    """Stopped in the allocator, in a system call, or at any instruction: a possible stack is shown, or a message that it cannot be read."""
     script = tmp_path / "restless.py"
     script.write_text(PROGRAM)
     process = spawn([python.path, script], ready="up")
     ask = "probing-backtrace --json --python"
-    # Sourced after the attach: GDB has read symbols then, which break needs. The program calls PyObject_Malloc by that name:
-    # within an interpreter that was optimised as a whole, nothing else may.
+    # Sourced after the attach, when GDB has read the symbols that `break` needs. The program calls PyObject_Malloc by that name, because
+    # within an interpreter that was optimised as a whole nothing else may.
     commands = ["source %s" % (build.share / "gdb" / "probing.py"), "break PyObject_Malloc"]
     for _ in range(3):
         commands += ["continue", ask]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing inject: the target goes on as if nothing had been, and is recorded."""
+"""probing inject: the target goes on undisturbed, and is recorded."""
 import os
 import pathlib
 import re
@@ -14,7 +14,7 @@ FIXTURES = (target,)  # tests ask for them by name
 
 pytestmark = needs_gdb
 
-# Each runs until finish() is called, checks its own results all the while, and prints what a run without us prints.
+# Each program runs until finish() is called, checks its own results all the while, and prints what it prints without an injection.
 IDLE = HEAD + """
 while go(): time.sleep(0.5)
 print("right")
@@ -86,7 +86,7 @@ for t in eaten: q.put(None)
 for t in eaten: t.join()
 print("right" if total[0] > 0 and q.empty() else "wrong")
 """
-# CPython 3.12 and later count our threads when they warn of fork() (README: limits).
+# CPython from 3.12 on counts the agent's threads when it warns of fork() (README: limits).
 FORKS = HEAD + """
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
@@ -121,7 +121,7 @@ def inject_line(text):
 
 @pytest.fixture
 def samples(convert, sql):
-    """A trace has samples, and nothing in it is damaged."""
+    """Checks that the trace has samples, and that nothing in it is damaged."""
 
     def check(trace):
         assert sql(convert(trace), "SELECT count(*) FROM samples")[0][0] > 0
@@ -275,7 +275,7 @@ def test_timeouts_are_kept(build, run, python, target):
 
 
 def test_the_carrying_thread_is_put_back_whole(build, run, spawn, tmp_path):
-    """errno, flags, red zone and vector registers of a single-threaded C program."""
+    """errno, flags, red zone and vector registers of a single-threaded C program are restored."""
     for _ in range(3):
         process = spawn([build.root / "tests" / "programs" / "steady"], ready="ready")
         assert "process %d is " % process.pid in run([build.tool("probing"), "-t", process.pid, "inject", "--force", "-o",
@@ -286,11 +286,11 @@ def test_the_carrying_thread_is_put_back_whole(build, run, spawn, tmp_path):
 
 @pytest.mark.pythons(count=1)
 def test_storm(build, run, python, target, samples):
-    """Eight processes, four threads each in malloc and out of it, one injection each."""
+    """Eight processes, each with four threads that call malloc; one injection into each."""
     for i in range(8):
         process = target(python, MALLOC)
         done = run([build.tool("probing"), "-t", process.pid, "inject", "-r", "1000"], check=None)
-        # Finding no safe point in two seconds is an answer too; breaking the target is not.
+        # An injector that finds no safe point in two seconds says so, which is allowed; breaking the target is not.
         assert done.returncode == 0 or "no safe moment" in done.stderr or "ended" in done.stderr, done.stderr
         assert finish(process) == (0, "right", ""), "injection %d" % i
         nothing_left(process)
@@ -329,7 +329,7 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
     traced = target(python, IDLE, 60)
     tracer = spawn(gdb_command(build, traced.pid, "python print('up', flush=True)", "python import time; time.sleep(600)", plugin=False), ready="up")
     refused(probing(traced.pid), "is traced by process %d (gdb)" % tracer.pid)
-    tracer.kill()  # its tracee can be reaped only then
+    tracer.kill()  # only then can its tracee be reaped
     tracer.wait(timeout=240)
 
     filtered = target(python, "import ctypes, sys\nctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\n" + SECCOMP + IDLE, 60)
@@ -340,7 +340,7 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
     assert finish(broken) == (0, "right", "")
 
 
-# A filter that kills for membarrier: prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ...)
+# A filter that kills the process for membarrier: prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ...)
 SECCOMP = """
 class Prog(ctypes.Structure): _fields_ = [("n", ctypes.c_ushort), ("f", ctypes.c_void_p)]
 code = ctypes.create_string_buffer(b"\\x20\\0\\0\\0\\0\\0\\0\\0" b"\\x15\\0\\0\\1\\x44\\1\\0\\0"

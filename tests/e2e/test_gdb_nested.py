@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-eval in a process that GDB holds at a breakpoint: in the selected thread where that is safe, else one line why not."""
+"""probing-eval in a process that GDB holds at a breakpoint: it runs in the selected thread if that is safe, else one line says why not."""
 import pytest
 from gdb_tools import gdb_command, needs_gdb, why_no_calls
 
@@ -20,7 +20,7 @@ while i < 10 ** 6:
     i += 1
 """
 
-# Debug information takes GDB long to read, and is not needed.
+# GDB takes long to read debug information, which is not needed.
 SETUP = ["set breakpoint pending on", "set debug-file-directory /nonexistent", "set debuginfod enabled off", "set pagination off"]
 TRY = """python
 def attempt(command):
@@ -44,7 +44,7 @@ def at_a_breakpoint(build, run, python, tmp_path):
         'python attempt("probing-eval --timeout 100 len(batch)")',
         'python attempt("probing-eval --timeout 100 --frame 0 (local == 2 * n, [n - n for _ in range(2)])")',
         'python attempt("probing-eval --timeout 100 print(1); 1/0")',
-        # 3.6 has no event in an empty loop
+        # Python 3.6 handles no events in an empty loop
         'python attempt("probing-eval --timeout 0.3 while True: %s")' % ("pass" if python.version >= (3, 7) else "abs(1)"),
         'python attempt("probing-eval --timeout 100 --json batch[2]")',
         "python print('same place:', gdb.newest_frame().name())",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-eval, and what the plugin does to a GDB session: nothing that was not asked for."""
+"""probing-eval, and the plugin's effect on a GDB session: nothing changes that the user did not ask for."""
 import os
 import re
 
@@ -53,7 +53,7 @@ def test_eval(build, run, python, program, tmp_path):
     assert failed.stdout == "first\n" and failed.stderr.startswith("Traceback") and "ZeroDivisionError" in failed.stderr
     failed = run(gdb_command(build, process.pid, "probing-eval --timeout 200 nothing_of_that_name"), check=1)
     assert "NameError" in failed.stderr
-    # It was brought in for this alone: it records nothing.
+    # The agent was loaded for this alone, so it records nothing.
     assert "does not record" in run([build.tool("probing"), "-t", process.pid, "status"]).stdout
     assert sorted(os.listdir(str(tmp_path))) == before
     assert process.poll() is None
@@ -61,7 +61,7 @@ def test_eval(build, run, python, program, tmp_path):
 
 @pytest.mark.pythons(count=1)
 def test_quotes_of_eval(build, run, python, program):
-    """Around the whole they are the shell's; inside they are Python's."""
+    """Quotes around the whole argument are the shell's; quotes inside are Python's."""
     process = program(python)
     for code, want in (("'a' + 'b'", "'ab'"), ('"a" + "b"', "'ab'"), ('"model.name"', "'näme'"), ('"\\"a\\" * 2"', "'aa'"),
                        ("--timeout 100 1+1", "2")):
@@ -90,7 +90,7 @@ def test_eval_that_takes_too_long(build, run, python, program):
 
 @pytest.mark.pythons(count=1)
 def test_commands_in_one_session(build, run, python, program):
-    """Interactive: attached before means attached afterwards, but for inject, which says so."""
+    """An interactive session: what was attached before is attached afterwards, except after inject, which says so."""
     process = program(python)
     script = "\n".join(["attach %d" % process.pid, "probing-eval --timeout 200 len(batch)", "python print('attached', gdb.selected_inferior().pid)",
                         "probing-backtrace --python", "probing inject", "python print('attached', gdb.selected_inferior().pid)",
@@ -110,7 +110,7 @@ def test_commands_in_one_session(build, run, python, program):
 
 
 def settings(text):
-    """The answers of `show`, without what differs from run to run."""
+    """Returns the answers of `show`, without what differs from run to run."""
     return [line for line in text.splitlines() if not re.search(r"history|0x[0-9a-f]+|convenience|\$_", line)]
 
 
@@ -126,7 +126,7 @@ def test_ordinary_use_is_untouched(build, run, python, program):
     assert "libc.so.6" in plain.stdout
     keep = [re.compile(p) for p in (r"^(auto-solib-add|sysroot|confirm|debuginfod|print|pagination|height|width)", r"\.so")]
 
-    def kept(text):  # but not where the program just was
+    def kept(text):  # except for where the program just was
         return [line for line in text.splitlines() if any(p.search(line) for p in keep) and not re.match("0x[0-9a-f]+ in ", line)]
 
     assert kept(loaded.stdout) == kept(plain.stdout)
@@ -134,7 +134,7 @@ def test_ordinary_use_is_untouched(build, run, python, program):
 
 @pytest.mark.pythons(count=1)
 def test_sourced_too_late_for_a_quick_attach(build, run, python, program):
-    """-x is read after the attach: all works, GDB's settings are its own, and the line says what it cannot know."""
+    """-x is read after the attach: everything works, GDB's settings are unchanged, and a line says what the plugin cannot know."""
     process = program(python)
     plugin = build.share / "gdb" / "probing.py"
     done = run(["gdb", "-nx", "-q", "-batch", "-x", plugin, "-p", process.pid, "-ex", "probing inject",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU metrics. Without a GPU only the way from NVML's functions to the database can be tried, with a made-up library
-(tests/programs/fake_nvml.c), and what is said where there is none. Real NVML was not run here."""
+"""GPU metrics. Without a GPU these tests use a fake library (tests/programs/fake_nvml.c) on the way from NVML's functions to the database, and
+check what is said if there is no NVML. They do not run the real NVML."""
 import os
 import shutil
 
@@ -22,7 +22,7 @@ print(len(os.listdir("/proc/self/fd")) - len(before))
 
 @pytest.fixture
 def fake(build, tmp_path):
-    """A directory with a libnvidia-ml.so.1 of our own, and a libcuda.so.1."""
+    """Returns a directory with our fake libnvidia-ml.so.1 and libcuda.so.1."""
     lib = tmp_path / "lib"
     lib.mkdir()
     for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
@@ -31,14 +31,14 @@ def fake(build, tmp_path):
 
 
 def after_note(sql):
-    """The note has come, and rounds of metrics after it, in which it could come again."""
+    """Waits for the note, and then for rounds of metrics in which it could come again."""
     return lambda db: sql(db, "SELECT count(*) > 4 FROM memory WHERE timestamp > (SELECT min(timestamp) FROM notes WHERE part = 'gpu')") == [(1,)]
 
 
 def test_numbers_of_a_made_up_nvml(fake, record_until, convert, sql):
     done = record_until(lambda db: sql(db, "SELECT (SELECT count(*) FROM gpu_metrics) >= 4 AND (SELECT count(gpu_mb) FROM memory)") == [(1,)],
                         PROGRAM, str(fake / "libcuda.so.1"), options=["--metrics", "0.2"], env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
-    assert done.stdout == "1\n"  # NVML's own
+    assert done.stdout == "1\n"  # as NVML itself says
     db = convert(done.trace)
     rows = sql(db, "SELECT DISTINCT device, gpu_util, memory_util, memory_used_mb, memory_total_mb, power_w, temperature,"
                    " sm_clock_mhz, process_memory_mb, name, uuid FROM gpu_metrics ORDER BY device")
@@ -66,7 +66,7 @@ print(found)
 
 @pytest.mark.parametrize("who", ["program-first", "we-first"])
 def test_the_program_uses_nvml_too(fake, record_until, convert, sql, who):
-    """pynvml, PyTorch: there is one NVML in a process, and who comes second uses what the first has opened."""
+    """pynvml, PyTorch: a process has one NVML, and whoever comes second uses what the first has initialised."""
     many = "SELECT min(memory_used_mb), count(*) > 4 FROM gpu_metrics WHERE device = 0"
     done = record_until(lambda db: sql(db, many)[0][1], SHARED, str(fake / "libcuda.so.1"), who, options=["--metrics", "0.2"],
                         env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
@@ -92,7 +92,7 @@ def test_refusal_is_noted_once(fake, record_until, convert, sql):
 
 
 def test_nothing_is_loaded_without_need(fake, record_until, convert, sql):
-    """A program that has nothing to do with GPUs does not get NVML."""
+    """NVML is not loaded into a program that has nothing to do with GPUs."""
     done = record_until(lambda db: sql(db, "SELECT count(*) > 4 FROM memory") == [(1,)], "import os, sys, time\n"
                         "while not os.path.exists(sys.argv[-1]): time.sleep(0.05)\nprint('libnvidia' in open('/proc/self/maps').read())\n",
                         options=["--metrics", "0.2"], env=dict(os.environ, LD_LIBRARY_PATH=str(fake)))
@@ -102,7 +102,7 @@ def test_nothing_is_loaded_without_need(fake, record_until, convert, sql):
 
 @pytest.mark.limit(60)
 def test_its_thread_goes_with_the_recording(fake, agent, spawn, run, build, pythons):
-    """A process whose main thread has ended by pthread_exit() ends when its last thread does, also after a recording's end."""
+    """A process whose main thread has ended by pthread_exit() ends when its last thread does, also after the recording has ended."""
     script = agent.script("""
 import ctypes, os, sys, threading, time
 ctypes.CDLL(sys.argv[1])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why it hangs: real jobs of four gloo ranks that hang, each in its own way (hang_scenes.py), started by torchrun and recorded. `probing ask
-hang` and view hangs name the collective and the group, who is at fault, and what that rank does instead, as do simulated jobs of 1,000 ranks."""
+"""Why a job hangs: real jobs of four gloo ranks that hang, each in its own way (hang_scenes.py), started by torchrun and recorded. `probing ask
+hang` and the view hangs name the collective and the group, the rank that is at fault, and what that rank does instead. So they do for
+simulated jobs of 1,000 ranks."""
 import json
 import os
 import pathlib
@@ -25,14 +26,14 @@ def children(pid):
 
 
 class Job:
-    """torchrun with four ranks of a scene (or the scene's own launch), recorded."""
+    """torchrun with four ranks of a scene (or the scene's own launcher), recorded."""
 
     def __init__(self, build, tmp, python, scene, launched=True, **env):
         self.build, self.dir, self.traces = build, tmp, tmp / "traces"
         os.mkfifo(str(tmp / "fifo"))
         env = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1", **env)
         launcher = [] if python == "/usr/bin/python3" or not launched else ["-m", "torch.distributed.run", "--nproc_per_node", "4", "--rdzv_backend", "c10d",
-                                                            "--rdzv_endpoint", "127.0.0.1:0", "--monitor_interval", "2"]  # seldom: it ends the others when one is gone, who are to come to their call first
+                                                            "--rdzv_endpoint", "127.0.0.1:0", "--monitor_interval", "2"]  # looks seldom, so that the others come to their call
         with open(str(tmp / "log"), "w") as log:
             self.process = subprocess.Popen([str(build.tool("probing-record")), "-o", str(self.traces) + "/", python, "-W", "ignore"] + launcher
                                             + [str(SCENES), scene, str(tmp)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
@@ -41,7 +42,7 @@ class Job:
         return (self.dir / "log").read_text()
 
     def query(self, what):
-        """Rows of the recordings so far, as dicts."""
+        """Returns rows of the recordings so far, as dicts."""
         for live in pathlib.Path(os.environ["PROBING_RUN_DIR"]).glob("*.live"):
             subprocess.run([str(self.build.root / "tests/programs/mailbox"), str(live), "flush"], stdout=subprocess.DEVNULL)
         done = subprocess.run([str(self.build.tool("probing-query")), "--json", str(self.traces), what], stdout=subprocess.PIPE,
@@ -52,8 +53,8 @@ class Job:
         return self.query("SELECT * FROM hangs")
 
     def until_it_hangs(self, ranks=3):
-        """Until so many ranks have recorded that they wait, and all but one that may have died have recorded a second and a half of it, and to
-        the same time (on a busy machine one is behind the others by seconds); or the job is over."""
+        """Waits until so many ranks have recorded that they wait, and all ranks but one, which may have died, have recorded a second and a
+        half of that, up to the same time (on a busy machine one rank is seconds behind the others); or until the job is over."""
         end, rows, until, waiters = time.monotonic() + 280, [], [], set()
         while self.process.poll() is None and not (
                 len(waiters) >= ranks and len(until) == 4 and until[0 if ranks == 3 else 1] > max(rows[0]["since"] + 1.5, until[-1] - 2)):
@@ -65,8 +66,8 @@ class Job:
             waiters = {r for row in rows for r in (row["waiters"] or "").split(",") if r}
 
     def until_it_failed(self):
-        """Until a rank has recorded that call 6 failed in it (of the dead one's neighbours one may wait on), and all but the dead one two seconds that
-        follow; or the job is over."""
+        """Waits until a rank has recorded that call 6 failed in it (one of the dead rank's neighbours may go on waiting), and all but the
+        dead rank have recorded two seconds after that; or until the job is over."""
         end, failed, until = time.monotonic() + 280, [], []
         while self.process.poll() is None and not (failed and len(until) == 4 and until[1] > max(failed) + 2):
             assert time.monotonic() < end, (failed, until, self.log())
@@ -75,7 +76,7 @@ class Job:
             until = sorted(row["until"] for row in self.query('SELECT max("end") AS until FROM trace WHERE rank IS NOT NULL GROUP BY rank'))
 
     def end(self):
-        """All at once, as the end of a control group does: nobody sees another one die."""
+        """Kills all processes at once, as the end of a control group does, so that no rank sees another one die."""
         for number in (signal.SIGSTOP, signal.SIGKILL):
             pids = [self.process.pid] + children(self.process.pid)
             for pid in pids:
@@ -121,13 +122,13 @@ def job(build, tmp_path):
 
 
 def line_of(text):
-    """The number of the only line of hang_scenes.py that holds `text`."""
+    """Returns the number of the only line of hang_scenes.py that contains `text`."""
     lines = [n for n, line in enumerate(SCENES.read_text().split("\n"), 1) if text in line]
     assert len(lines) == 1, text
     return lines[0]
 
 
-# What rank 2 does instead of the collective that the others wait in: a line of hang_scenes.py that it is in, and its function there.
+# What rank 2 does instead of coming to the collective: the line of hang_scenes.py that it is in, and its function there.
 ELSEWHERE = {"never_comes": ("gone_elsewhere", "time.sleep(600)  # elsewhere"), "loader": ("train_on", "for _ in loader:"),
              "lock": ("take_twice", "with lock:  # again"), "fifo": ("read_config", 'open(DIR + "/fifo")'),
              "flock": ("lock_file", "fcntl.flock(f, fcntl.LOCK_EX)  # forever")}
@@ -146,11 +147,11 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
     where = "%s (hang_scenes.py:%d)" % (func, line_of(line))
     assert re.match(r"all_reduce number \d+ of group (0|default_pg): rank 2 never came, 3 of 4 wait since \d+\.\d s before the end \(\d\d:\d\d:\d\d\.\d{3}\): rank 2 is in .*"
                     + re.escape(where), answer), (answer, tables)
-    assert [(r["rank"], r["cause"], r["waiters"], r["level"]) for r in live] == [(2, 1, "0,1,3", 0)]  # a job that still hangs is asked, too
+    assert [(r["rank"], r["cause"], r["waiters"], r["level"]) for r in live] == [(2, 1, "0,1,3", 0)]  # a job that still hangs can be asked, too
     assert tables[0][0]["waiting"] == "0,1,3" and tables[0][0]["waits_for"] == "2" and len(tables[0]) == 1
     assert tables[1][0]["last_call"].startswith("all_reduce number %d of" % (tables[0][0]["seq"] - 1))
     inner = {r["role"]: r["func"] for r in reversed(tables[2])}
-    if scene == "loader":  # and its worker is where the data do not come from
+    if scene == "loader":  # the rank's worker, from which the data do not come
         assert inner["dataloader"] == "Data.read_slowly", tables[2]
     else:
         assert set(inner) == {"worker"} and inner["worker"] == func
@@ -162,18 +163,20 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
     ("outside", r"no call is incomplete, but ranks 0,1,3 wait in init_process_group, which is over when all ranks have come, since [0-9.]+ s before their end at least \(.*\): "
                 r"rank 2 is not in it; rank 2 is in gone_elsewhere \(hang_scenes.py:\d+\)")])
 def test_a_live_rank_that_no_call_names(build, run, job, python_torch, tmp_path, scene, says):
-    """One that is stopped has not died, though it writes nothing any more; and who makes a group waits for all of it without a collective."""
+    """A stopped rank has not died, although it writes nothing any more; and a rank that creates a group waits for all other ranks without a
+    collective."""
     hung = job(python_torch, scene, launched=scene == "stops")
     end, said = time.monotonic() + 280, ""
     while time.monotonic() < end and not re.fullmatch(says, said):
         time.sleep(0.5)
         said = run([build.tool("probing"), "ask", "hang", "--answer", tmp_path / "traces"], check=None).stdout.strip()
     assert re.fullmatch(says, said), said
-    if scene == "stops":  # the view, which any program may ask, does not call it dead
+    if scene == "stops":  # the view, which any program may query, does not call it dead
         assert [(r["rank"], r["state"], r["cause"]) for r in hung.hangs()] == [(2, "silent", 1)]
 
 
-# Of a job whose rank 3 hangs: it is killed, the others' calls fail for that, with an exception, and they are killed, too, 40 ms later.
+# SQL for a job whose rank 3 hangs: it is killed, the others' calls fail because of that with an exception, and 40 ms later they are killed,
+# too.
 ALL_KILLED = """UPDATE trace_file SET end_reason = 'killed', end_ts = (SELECT max(end_ts) FROM trace_file) - iif(rank = 3, 80000000, 20000000);
 UPDATE comm SET flags = flags & ~1, duration = (SELECT max(end_ts) FROM trace_file) - 45000000 - ts WHERE flags & 1;
 INSERT INTO trigger_event(id, ts, kind, tid, detail) SELECT first_id + 900000, (SELECT max(end_ts) FROM trace_file) - 20000000, 'exception', pid, 'RuntimeError: Connection closed by peer'
@@ -182,7 +185,7 @@ DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; D
 
 
 def test_all_are_killed_one_after_the_other(build, run, simulated_job, tmp_path):
-    """kill -9 of a job that hangs: the first to go is not blamed for it, and who had not come still is."""
+    """kill -9 of a job that hangs: the first rank that dies is not blamed, and the rank that had not come still is."""
     db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, ALL_KILLED)
     said = run([build.tool("probing"), "ask", "hang", "--answer", db]).stdout
     assert re.match(r"\w+ number \d+ of group \S+: rank 3 never came, and the call failed in 7 of 8 at .* \(RuntimeError: Connection closed by peer\): rank 3 was in ", said), said
@@ -222,7 +225,7 @@ def test_another_order(job, python_torch):
 @pytest.mark.limit(300)
 @pytest.mark.slow
 def test_other_shapes(job, python_torch):
-    """gloo does not compare sizes: one rank aborts, others fail, or wait."""
+    """gloo does not compare sizes: one rank aborts, others fail or wait."""
     hung = job(python_torch, "shapes")
     hung.until_it_hangs(ranks=1)
     hung.end()
@@ -235,8 +238,8 @@ def test_other_shapes(job, python_torch):
 @pytest.mark.parametrize("launched", [True, False])
 @pytest.mark.parametrize("scene", ["killed", "killed_inside"])
 def test_one_dead_by_signal_9(job, python_torch, scene, launched):
-    """Its neighbours' connections break, rank 0 waits on. torchrun ends the others at once; without it they live on, and all are killed
-    within seconds of that, which is no reason to think that rank 2 was killed with them."""
+    """The connections of its neighbours break, and rank 0 goes on waiting. torchrun then ends the others at once. Without torchrun they
+    live on, and all are killed some seconds later; that does not mean that rank 2 was killed together with them."""
     if launched and python_torch == "/usr/bin/python3":
         pytest.skip("torch 1.13's torchrun fails on Python 3.11")
     dying = job(python_torch, scene, launched=launched)
@@ -251,7 +254,8 @@ def test_one_dead_by_signal_9(job, python_torch, scene, launched):
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("scene", ["termed_inside", pytest.param("termed_with_its_child", marks=pytest.mark.slow)])
 def test_one_that_a_stranger_tells_to_end(job, scene):
-    """By SIGTERM, as torchrun ends the others then: theirs come from their parent, all from the same. To a rank and its own child from the same, too."""
+    """A stranger sends SIGTERM to one rank, and torchrun then ends the others by SIGTERM, too; theirs come from their parent, all from the
+    same process. In one scene the stranger's signal reaches the rank's own child as well."""
     path, why = find_torch("recent")
     if not path:
         pytest.skip(why)
@@ -264,7 +268,7 @@ def test_one_that_a_stranger_tells_to_end(job, scene):
 
 @pytest.mark.limit(300)
 def test_one_that_leaves(job, build, run):
-    """It is not over the others, whose exceptions come before its recording ends."""
+    """It did not leave because of the others, whose exceptions come before its recording ends."""
     path, why = find_torch("recent")
     if not path:
         pytest.skip(why)
@@ -278,7 +282,7 @@ def test_one_that_leaves(job, build, run):
 
 @pytest.mark.limit(300)
 def test_the_first_of_several_that_failed(job, python_torch):
-    """Three calls are in flight when rank 2 dies, and a fourth is tried after them: all fail, for the first of them."""
+    """Three calls are in flight when rank 2 dies, and a fourth is tried after them: all fail, because of the first of them."""
     failing = job(python_torch, "several_fail", launched=False)
     failing.process.wait(timeout=240)
     answer, tables = failing.ask()
@@ -288,7 +292,7 @@ def test_the_first_of_several_that_failed(job, python_torch):
 
 @pytest.mark.limit(300)
 def test_a_chain_over_groups(job, python_torch):
-    """0 waits for 1, 1 for 3 and 3 for 2, each in a group of its own; 2 waits for nobody."""
+    """Rank 0 waits for 1, 1 for 3 and 3 for 2, each in a group of its own; 2 waits for nobody."""
     hung = job(python_torch, "groups", launched=False)
     hung.until_it_hangs()
     hung.end()
@@ -305,8 +309,9 @@ def test_a_chain_over_groups(job, python_torch):
 @pytest.mark.slow
 @pytest.mark.parametrize("scene, says", [("never_comes", "missing ranks: {2}"), ("order", "all_gather")])
 def test_beside_the_flight_recorder(job, scene, says):
-    """PyTorch's own record of the same hang, in the words of its own analyser: the same call and the same rank; where that rank is instead
-    only we say. (gloo's dumps call their group '' in one place and '0' in the other: made one, else the analyser fails.)"""
+    """PyTorch's own record of the same hang, read by its own analyser, names the same call and the same rank; only Probing says where that
+    rank is instead. (gloo's dumps call their group '' in one place and '0' in another; the test makes them equal, because the analyser
+    would fail.)"""
     path, why = find_torch("recent")
     if not path:
         pytest.skip(why)
@@ -336,7 +341,8 @@ def test_beside_the_flight_recorder(job, scene, says):
 
 @pytest.mark.limit(300)
 def test_what_if_of_a_real_job(build, run, job, python_torch):
-    """50 ms more in one of four ranks: without its lateness the job would be shorter by what the ranks' own clocks say, within 10 %."""
+    """One of four ranks takes 50 ms longer. The answer says how much shorter the job would be without its lateness, within 10 % of what the
+    ranks' own clocks say."""
     done = job(python_torch, "late", launched=False)
     assert done.process.wait(timeout=200) == 0, done.log()
     ranks = [json.loads((done.dir / ("late_%d" % r)).read_text()) for r in range(4)]
@@ -350,7 +356,8 @@ def test_what_if_of_a_real_job(build, run, job, python_torch):
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(), ("--tp", 4, "--pp", 8, "--no-world", "--layers", 1)])
 def test_a_thousand_ranks(build, run, sql, tmp_path, shape):
-    """One of 1,024 comes no more: it is the only cause, and in a job of many groups every wait is in the chain that leads to it."""
+    """One of 1,024 ranks does not come any more: it is the only cause, and in a job of many groups every wait is in the chain that leads to
+    it."""
     run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--nodes", 16, "--minutes", 0.2, "--ranks", 1024,
          "--hang", "777:5"] + list(shape))
     run([build.tool("probing-convert"), "-q"] + sorted((tmp_path / "f").glob("node*")) + [tmp_path / "out.db"])

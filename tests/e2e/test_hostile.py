@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live files that another user has planted, or that their owner changes and cuts while a tool of root's reads them."""
+"""Live files that another user has planted, or that their owner changes and truncates while a tool of root's reads them."""
 import os
 import shutil
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about whom root trusts")
 
-# Maps a copy of a live file as if it were its own agent's, and cuts and changes it for ever.
+# Maps a copy of a live file as if it were its own agent's, and keeps truncating and changing it.
 OWNER = r"""
 import mmap, os, random, struct, sys
 source, uid, directory = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -33,7 +33,7 @@ while True:
 
 @pytest.fixture
 def planted(record, spawn, tmp_path):
-    """planted(folder): the pid of another user's process that plays with its live file there."""
+    """planted(folder): returns the pid of another user's process that changes its live file there all the time."""
     source = tmp_path / "source.live"
     started = []
 
@@ -99,7 +99,7 @@ def test_a_live_file_cut_while_it_is_asked(build, run, planted, tmp_path):
 
 
 def test_our_own_live_file_cut_while_it_is_listed(build, run, planted, tmp_path):
-    """The same user's: nothing to be gained, but no tool dies of it."""
+    """A live file of the same user, who could gain nothing by it; but no tool may crash."""
     pid = planted(os.environ["PROBING_RUN_DIR"], os.geteuid())
     for _ in range(20):
         done = run([build.tool("probing"), "list"], check=None)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that nobody vouches for - HTML, terminal escapes, control characters, other directions of writing, line ends, very long ones - through
-every output: nothing that a terminal or a page would obey comes out, and what programs read is the name itself."""
+"""Names from untrusted sources - HTML, terminal escapes, control characters, other directions of writing, line ends, very long ones - in every
+output: nothing comes out that a terminal or a page would obey, and programs read the exact name."""
 import csv
 import html.parser
 import io
@@ -24,13 +24,13 @@ from test_console import wait_until
 from test_export import HOSTILE, obeyed
 from test_serve import TOKEN, serve  # noqa: F401
 
-# By what these hold rows find each other, or SQL goes one way or the other.
+# Columns by which rows refer to each other, or on which SQL depends, keep their values.
 KEPT = {"boot_id", "clock", "method", "recording", "parts", "frames", "ranks", "build_id", "kind"}
 
 
 @pytest.fixture(scope="module")
 def hostile(build, tmp_path_factory):
-    """A database in which all that is text, in every table, is a name of HOSTILE."""
+    """A database in which all texts, in every table, are names of HOSTILE, except in the columns KEPT."""
     where = tmp_path_factory.mktemp("names")
     run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", where / "job", "--nodes", "2", "--ranks", "4", "--minutes", "0.3",
                  "--hz", "20", "--hang", "2:14"])
@@ -54,7 +54,7 @@ def hostile(build, tmp_path_factory):
 
 
 def ask(cmd, codes=(0,), **kw):
-    """(stdout, stderr), which are UTF-8 and hold nothing that a terminal obeys."""
+    """Returns (stdout, stderr), after checking that they are UTF-8 and have nothing that a terminal obeys."""
     done = subprocess.run([str(c) for c in cmd], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240, **kw)
     out, err = done.stdout.decode(), done.stderr.decode()
     assert done.returncode in codes, (cmd, done.returncode, err[-2000:])
@@ -78,10 +78,10 @@ def test_for_people(build, hostile, args):
     assert len(out) > 80
     if args[0] in ("flamegraph", "report") and "--folded" not in args:
         assert out.count("<script") == (2 if args[0] == "report" else 1) and "<img" not in out
-    if "markdown" in args:  # nobody's name is HTML, or ends its cell
+    if "markdown" in args:  # no name is HTML, or ends its table cell
         rows = [line for line in out.splitlines() if line.startswith("|")]
         assert "<" not in out and rows and all(line.endswith("|") for line in rows)
-    if args[:2] == ["query", "--format"]:  # a row is a line, and each name is there
+    if args[:2] == ["query", "--format"]:  # each row is one line, and each name is in it
         assert all(word in out for word in ("\\x1b]0;x\\x07", "\\n", "n" * 3000, "onerror=alert(1)", "\\xff\\xfe", "\\xc2\\x9b31m"))
 
 
@@ -89,20 +89,20 @@ def test_for_people(build, hostile, args):
                                   ["stacks", "--json", "DB"], ["stacks", "--flat", "DB"], ["top", "--json", "DB"]] +
                          [["export", "--format", f, "DB"] for f in ("chrome", "speedscope", "firefox", "jsonl")], ids=lambda a: "-".join(a[:-1])[:40])
 def test_json(build, hostile, sql, args):
-    """A terminal is not steered by it, and who reads it has the names."""
+    """The JSON has nothing that a terminal obeys, and its reader gets the names."""
     out, _ = ask([build.tool("probing")] + [hostile if a == "DB" else a for a in args])
     rows = [json.loads(line) for line in out.splitlines()] if "jsonl" in args else json.loads(out)
     if args[0] == "query":
         db = sqlite3.connect(str(hostile))
         db.text_factory = bytes
         names = {n[0].decode(errors="replace") for n in db.execute(NAMES) if n[0]}
-        # of bytes that are no UTF-8 each is one U+FFFD
+        # each byte that is not UTF-8 is one U+FFFD
         assert {re.sub("\ufffd+", "\ufffd", r["name"]) for r in rows if r["name"]} == {re.sub("\ufffd+", "\ufffd", n) for n in names}
         db.close()
 
 
 def read_terminal(cmd, key=None, **kw):
-    """What comes to a terminal, at which that key is pressed once something is on it."""
+    """Returns what a terminal gets. `key` is pressed once something has appeared."""
     main, side = pty.openpty()
     process = subprocess.Popen([str(c) for c in cmd], stdin=side, stdout=side, stderr=side, **kw)
     os.close(side)
@@ -116,7 +116,7 @@ def read_terminal(cmd, key=None, **kw):
             if key and b"functions" in got:
                 os.write(main, key)
                 key = None
-    except OSError:  # the other side is closed
+    except OSError:  # the other side has closed it
         pass
     os.close(main)
     assert process.wait(timeout=60) == 0
@@ -124,7 +124,7 @@ def read_terminal(cmd, key=None, **kw):
 
 
 def test_csv(build, hostile):
-    """Through a pipe the bytes as they are, which CSV cannot write otherwise; on a terminal what can be seen."""
+    """Into a pipe CSV writes the exact bytes, for which it has no other notation; on a terminal, visible characters."""
     cmd = [build.tool("probing-query"), "--csv", hostile, NAMES]
     db = sqlite3.connect(str(hostile))
     db.text_factory = bytes
@@ -132,7 +132,7 @@ def test_csv(build, hostile):
     db.close()
     out = subprocess.run(cmd, stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode("latin-1")
     assert [[c.encode("latin-1") for c in row] for row in list(csv.reader(io.StringIO(out, newline="")))[1:]] == rows
-    shown = read_terminal(cmd).replace("\r", "")  # the terminal's own, and ours at the end of a row
+    shown = read_terminal(cmd).replace("\r", "")  # line ends of the terminal, and ours at the end of a row
     assert not obeyed(shown) and "\\x1b]0;x\\x07" in shown and len(list(csv.reader(io.StringIO(shown)))) == len(rows) + 1
 
 
@@ -143,7 +143,7 @@ def test_top_draws_no_escapes_but_its_own(build, hostile):
 
 
 def test_messages(build, hostile, tmp_path):
-    """Names of files and words of the command line, said again."""
+    """Messages repeat names of files and words of the command line."""
     name = "no\x1b]0;x\x07\nprobing: all is well\x9b31m\u202e"
     probing = build.tool("probing")
     for args, codes in ((["query", name + ".db", "SELECT 1"], (3,)), (["convert", name + ".zst", "out.db"], (3,)), (["flamegraph", "--" + name, "x"], (2,)),
@@ -179,7 +179,7 @@ EVIL = "d\x1b[31m\n\u202e\x9b<img src=x onerror=alert(1)>"
 
 @pytest.fixture
 def live(build, spawn, tmp_path):
-    """The pid of such a process, recorded in a folder with such a name, with such an argument."""
+    """Returns the pid of a recorded process that has such a name, folder and argument."""
     folder = tmp_path / EVIL
     folder.mkdir()
     (folder / "live.py").write_text(LIVE)
@@ -202,7 +202,7 @@ def test_a_live_process(build, live):
     json.loads(ask([build.tool("probing"), "list", "--json"])[0])
     threads = json.loads(ask(t + ["backtrace", "--json", "--python"])[0])["threads"]
     names = {f["func"] for th in threads for f in th["frames"]}
-    assert {"a\nb", "\x1b]0;x\x07", "\x9b31m", "\u202egnp.exe", "\ufeffx\u2028"} <= names  # programs have them as they are
+    assert {"a\nb", "\x1b]0;x\x07", "\x9b31m", "\u202egnp.exe", "\ufeffx\u2028"} <= names  # programs get them unchanged
     for args in (["stacks", "--threads", live], ["ask", "all", live], ["report", live]):
         ask([build.tool("probing")] + args)
     ask(t + ["stop"])
@@ -226,7 +226,7 @@ class Tags(html.parser.HTMLParser):
 @browser
 @pytest.mark.limit(300)
 def test_rest_remote_and_cluster(serve, cluster, build, live, run, tmp_path):  # noqa: F811
-    """By HTTP, as JSON that no terminal obeys; the same by the commands that ask it from elsewhere; and on the page."""
+    """By HTTP, as JSON that no terminal obeys; the same from the commands that ask the server; and on the page."""
     server = serve()
     for path in ("/api/v1/recordings", "/api/v1/traces", "/api/v1/info", "/api/v1/stacks", "/api/v1/stacks?flat=1", "/api/v1/processes/%d/backtrace" % live,
                  "/api/v1/query?format=json&sql=SELECT+command,cwd,file+FROM+trace", "/api/v1/query?format=json&sql=SELECT+'%1b%c2%9b%e2%80%ae'+FROM+nosuch"):

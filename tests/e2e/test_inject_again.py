@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many injections, recordings and questions leave in the target what one leaves: no thread, no library, no descriptor more."""
+"""Many injections, recordings and questions leave in the target as much as one does: no additional thread, library or descriptor."""
 import os
 import subprocess
 
@@ -24,7 +24,7 @@ ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)  # of its input
 
 
 def libraries(pid):
-    """Mapped copies of ours, by name."""
+    """Returns the mapped copies of our libraries, by name."""
     with open("/proc/%d/maps" % pid) as f:
         names = {line.split()[5] for line in f if "libprobing" in line}
     return sorted(os.path.basename(name) for name in names)
@@ -35,13 +35,13 @@ def threads(pid):
 
 
 def each_once(pid):
-    """No two threads do the same."""
+    """Checks that no two threads do the same."""
     names = threads(pid)
     return len(set(names)) == len(names)
 
 
 def left_by(pid):
-    """Once the threads that were on their way out are gone: of the target's own there is one."""
+    """Returns what is left, after threads that were about to end are gone; the target has one thread of its own."""
     wait_until(lambda: len(threads(pid)) == 1)
     return libraries(pid), threads(pid), len(os.listdir("/proc/%d/fd" % pid))
 
@@ -60,7 +60,7 @@ def test_recordings(probing, target, python, tmp_path):
     assert left_by(process.pid)[0] == ["libprobing-agent.so", "libprobing-inject.so"]
     cycle(probing, process.pid, tmp_path / "a.zst")
     once = left_by(process.pid)
-    assert once[0] == ["libprobing-agent.so"] + ["libprobing-inject.so"] * 2  # the first stays, whose handlers fork() calls
+    assert once[0] == ["libprobing-agent.so"] + ["libprobing-inject.so"] * 2  # the first library stays, because fork() calls its handlers
     for _ in range(TIMES):
         cycle(probing, process.pid, tmp_path / "a.zst")
     assert left_by(process.pid) == once
@@ -69,7 +69,7 @@ def test_recordings(probing, target, python, tmp_path):
 @pytest.mark.pythons(min=(3, 8), max=(3, 13), count=2)
 @pytest.mark.limit(180)
 def test_by_the_interpreter(probing, target, python, tmp_path):
-    """The import system loads the stub."""
+    """Python's import system loads the stub."""
     process = target(python, SPIN)
     for n in range(5):
         by_pending_call(probing, process.pid, "-o", tmp_path / "a.zst")
@@ -80,10 +80,10 @@ def test_by_the_interpreter(probing, target, python, tmp_path):
     assert left_by(process.pid) == once
 
 
-@pytest.mark.pythons(count=1)  # the system's, which anybody may run
+@pytest.mark.pythons(count=1)  # the system's own, which any user may execute
 @pytest.mark.limit(180)
 def test_the_agent_brought_along(build, run, probing, target, python, tmp_path):
-    """Where the target cannot read the installed agent, each injection brings a copy of it: one is loaded."""
+    """If the target cannot read the installed agent, each injection brings a copy of it, but only one is loaded."""
     if os.geteuid():
         pytest.skip("only root is allowed what the target is not")
     private = tmp_path / "private"
@@ -107,11 +107,11 @@ def test_the_agent_brought_along(build, run, probing, target, python, tmp_path):
 @pytest.mark.pythons(count=2)
 @pytest.mark.limit(180)
 def test_one_that_never_gives_up_the_gil(probing, target, python, tmp_path):
-    """As uWSGI's master: questions time out, recordings come and go. One thread waits, whatever was asked."""
+    """As the master of uWSGI: questions time out, recordings come and go. However much was asked, one thread waits."""
     process = target(python, HOG)
     ask = lambda: probing(process.pid, "eval", "--timeout", "0.2", "1 + 1", check=None).returncode
     probing(process.pid, "inject", "-o", tmp_path / "a.zst")
-    wait_until(lambda: ask() != 0 and "probing-gil" in threads(process.pid))  # a question that came too late for its asker begins nothing
+    wait_until(lambda: ask() != 0 and "probing-gil" in threads(process.pid))  # a question that came too late for its asker executes nothing
     for _ in range(4):
         assert ask() != 0
     wait_until(lambda: each_once(process.pid))
@@ -122,13 +122,13 @@ def test_one_that_never_gives_up_the_gil(probing, target, python, tmp_path):
         ask()
         probing(process.pid, "stop")
         os.unlink(str(tmp_path / "b.zst"))
-    wait_until(lambda: len(threads(process.pid)) <= 4)  # and two of ours that see to it that this one keeps nothing alive
+    wait_until(lambda: len(threads(process.pid)) <= 4)  # and two of ours that make sure that the waiting one does not keep the process alive
     assert threads(process.pid).count("probing-gil") == 1
 
 
 @pytest.mark.pythons(count=2)
 def test_what_was_given_up_never_runs(probing, target, python, tmp_path):
-    """The client has left before the evaluation could begin: it is not done an hour later."""
+    """The client leaves before the evaluation could begin: it never runs, not even an hour later."""
     marker = tmp_path / "marker"
     process = target(python, HOG_TO_THE_END + "import time\ntime.sleep(1)\n", stdin=subprocess.PIPE)
     assert probing(process.pid, "eval", "--timeout", "0.3", "open(%r, 'w')" % str(marker), check=None).returncode != 0
@@ -138,7 +138,8 @@ def test_what_was_given_up_never_runs(probing, target, python, tmp_path):
 
 
 def test_the_stub_runs_nothing_as_it_goes(build):
-    """gcc's destructor waits with exit()'s lock for a fork that goes on, and before glibc 2.36 that fork waits for us: its child could never exit (agent/core/inject.c)."""
+    """gcc's destructor, holding exit()'s lock, waits for a running fork; before glibc 2.36 that fork waits for us, and its child could
+    never exit (agent/core/inject.c)."""
     said = subprocess.run(["readelf", "-d", str(build.lib / "libprobing-inject.so")], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
     assert "(NEEDED)" in said and "FINI" not in said
 
@@ -161,7 +162,7 @@ int hung(const char *end) {
 
 @pytest.mark.pythons(count=2)
 def test_forks_whose_children_exit(probing, program, target, python, tmp_path):
-    """They find exit()'s lock free, whatever comes and goes meanwhile."""
+    """The children find exit()'s lock free, whatever is loaded and unloaded meanwhile."""
     source = "import ctypes, os, sys\nprint('up', flush=True)\nprint(ctypes.CDLL(%r).hung(os.environ['TEST_END'].encode()))"
     process = target(python, source % str(program("exits.so", EXITS, "-shared", "-fPIC")))
     for n in range(5 * TIMES):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injection into processes under seccomp filters: a container's lets it in, one that would kill for the agent's calls is named, and the
-process lives."""
+"""Injection into processes under seccomp filters: a container's filter lets it in; a filter that would kill for the agent's calls is named,
+and the process lives."""
 import os
 import pathlib
 import re
@@ -22,7 +22,8 @@ with open("/proc/self/status") as f:
 reads_filters = pytest.mark.skipif(not outside, reason="the kernel shows filters to root outside of all filters alone")
 pytestmark = pytest.mark.pythons(count=1)
 
-# As Docker's: a list of what is allowed, clone by its flags, clone3 is not known; all else is an error, another machine's calls kill.
+# Like Docker's: a list of allowed calls, with conditions on clone's flags, and clone3 answered as unknown. All other calls are errors, and
+# calls of another architecture kill.
 CONTAINER = """
 import os, sys
 import seccomp as S
@@ -50,7 +51,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.fixture
 def under(build, spawn, tmp_path, python):
-    """under(action, calls): a program that has begun under tests/programs/filter."""
+    """under(action, calls): starts a program under tests/programs/filter."""
     script = tmp_path / "target.py"
     script.write_text(SPIN)
 
@@ -66,7 +67,7 @@ def under(build, spawn, tmp_path, python):
 
 
 def works(probing, process):
-    """All that is asked of a recorded process."""
+    """Checks everything that can be asked of a recorded process."""
     assert "is being recorded" in probing(process.pid, "inject", "-r", "100").stdout
     wait_until(lambda: not re.search(r": 0 samples", probing(process.pid, "status").stdout))
     assert "4" == probing(process.pid, "eval", "2 + 2").stdout.strip()
@@ -94,7 +95,7 @@ def test_what_libseccomp_makes_of_a_container_s_profile(probing, spawn, tmp_path
 @pytest.mark.parametrize("action, number, name", [("kill", RESTART, "restart_syscall"), ("trap", RESTART, "restart_syscall"),
                                                   ("kill", FLOCK, "flock"), ("trap", RENAME, "rename"), ("kill_thread", BARRIER, "membarrier")])
 def test_one_that_kills_is_named(probing, under, action, number, name):
-    """Its threads wait with timeouts: the kernel goes on with such a wait by a call of its own."""
+    """Its threads wait with timeouts: the kernel continues such a wait with a system call of its own."""
     process = under(action, [number], SPIN.replace("while go():", "import select\nwhile go():\n    select.poll().poll(3)"))
     refused(probing(process.pid, "inject", check=None), "would end it for a call of the agent's (%s): --force" % name)
     refused(probing(process.pid, "inject", "--dry-run", check=None), "(%s)" % name)
@@ -111,16 +112,16 @@ def test_by_force_the_calls_are_tried_first(probing, under, number, name):
 
 @reads_filters
 def test_a_call_that_the_agent_does_not_make(probing, under):
-    works(probing, under("kill", [BPF, -1]))  # -1: as the kernel is asked about a call that is left out
+    works(probing, under("kill", [BPF, -1]))  # -1: as the kernel is asked about a system call that is skipped
 
 
 @reads_filters
 def test_one_that_was_judged_is_not_tried(probing, under):
-    """A large process's fork takes long. Here it has none."""
+    """Trying a filter out needs a fork, which takes long in a large process. In this one fork() fails, and the injection works all the same."""
     works(probing, under("error", [CLONE3], LATE + FORKLESS + SPIN))
 
 
-# clone without CLONE_THREAD is answered with an error
+# a filter that answers clone without CLONE_THREAD with an error
 FORKLESS = """
 def forkless():
     code = b"".join(struct.pack("HBBI", *line) for line in (
@@ -137,7 +138,7 @@ else: os._exit(1)
 
 
 def test_strict_mode(probing, target, python):
-    """Of one thread, that holds the GIL for good."""
+    """A process of one thread, which holds the GIL for good."""
     source = LATE + "import threading\nread, write = os.pipe()\nlibc = ctypes.PyDLL(None)\nbyte = ctypes.create_string_buffer(1)\n" \
                     "def shut_in():\n    print('up', flush=True); libc.prctl(22, 1, 0, 0, 0); libc.read(read, byte, 1)\n" \
                     "threading.Thread(target=shut_in).start()\n"
@@ -158,7 +159,7 @@ def test_a_filter_of_one_thread(probing, target, python):
 
 @pytest.mark.parametrize("action, calls, refuses", [("error", [BARRIER, BPF], None), ("kill", [BARRIER], "(membarrier)")])
 def test_from_inside_of_its_container(build, run, python, tmp_path, action, calls, refuses):
-    """Who injects is under the same filter, and cannot read it."""
+    """The injector is under the same filter, and cannot read it."""
     (tmp_path / "target.py").write_text("import time\nprint('up', flush=True)\nwhile True: time.sleep(0.01)\n")
     (tmp_path / "inside.sh").write_text("%s target.py & until probing -t $! eval 1 --timeout 100 || [ $((tries += 1)) = %d ]; do sleep 0.2; done;"
                                         " probing -t $! inject; echo $?; kill $! && wait $!; echo $?" % (python.path, 1 if refuses else 20))
@@ -171,7 +172,7 @@ def test_from_inside_of_its_container(build, run, python, tmp_path, action, call
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_one_that_cannot_be_read(build, run, under, tmp_path):
-    """Nobody's own process, from outside of its filter."""
+    """From outside of its filter, by a user who may not read it."""
     tool = tmp_path / "tool"
     shutil.copytree(str(build.bin.parent / "bin"), str(tool / "bin"))
     shutil.copytree(str(build.lib), str(tool / "lib" / "probing"))

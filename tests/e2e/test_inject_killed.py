@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injectors that are killed or interrupted: the target goes on, and what they leave does no harm and goes away."""
+"""Injectors that are killed or interrupted: the target goes on, and what they leave does no harm and is removed."""
 import os
 import signal
 import subprocess
@@ -13,7 +13,7 @@ FIXTURES = (probing, target)  # tests ask for them by name
 
 
 def test_an_injector_that_is_killed_in_the_call(build, run, spawn):
-    """The thread comes back by itself, with all its registers."""
+    """The thread returns by itself, with all its registers restored."""
     for usec in (0, 50, 1000, 50000):
         process = spawn([build.root / "tests" / "programs" / "steady"], ready="ready")
         run([build.root / "tests" / "programs" / "die_in_call", process.pid, usec])
@@ -35,14 +35,14 @@ def staged():
 
 
 def killed_while_it_waits(build, pid, method):
-    """The interpreter has been told to load the stub, and comes to it later."""
+    """The interpreter was told to load the stub, and does so later."""
     tool = subprocess.Popen([str(build.tool("probing")), "-t", str(pid), "inject", "--method", method],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def told():
         if tool.poll() is not None:
             return True
-        if status(pid, "TracerPid") != "0":  # the tool is at it: half of what the interpreter needs may be there
+        if status(pid, "TracerPid") != "0":  # the tool is writing there: only half of what the interpreter needs may be there
             return False
         text = b"/inject-%d-" % pid
         with open("/proc/%d/maps" % pid) as f:
@@ -54,7 +54,7 @@ def killed_while_it_waits(build, pid, method):
                     return True
         return False
 
-    # It stands while its target is searched: what it gives up after half a second is not given up meanwhile.
+    # The tool is stopped while the test searches the target's memory, so that it does not give up meanwhile, as it would after half a second.
     looked = False
     while not looked:
         tool.send_signal(signal.SIGSTOP)
@@ -76,12 +76,12 @@ def left_by_a_killed_injector(build, run, probing, target, python, method):
             if staged():
                 break
         assert len(staged()) == 1
-        if swept and method == "pending":  # who looks, cleans
+        if swept and method == "pending":  # a tool that looks at the process removes the file
             wait_until(lambda: run([build.tool("probing"), "list"], check=1) and not staged())
         process.stdin.write(b"\n")
         process.stdin.flush()
         assert b"right" in process.stdout.readline()
-        wait_until(lambda: not staged())  # the stub has been loaded, and removed it
+        wait_until(lambda: not staged())  # the stub was loaded, and removed it
         with open("/proc/%d/maps" % process.pid) as f:
             maps = f.read()
         assert "libprobing-agent" not in maps and ("libprobing-inject" in maps) == (not swept or method == "pep768")
@@ -110,7 +110,7 @@ def test_a_remote_script_whose_injector_was_killed(build, run, probing, target, 
 @pytest.mark.pythons(count=1)
 @pytest.mark.parametrize("by", ["probing", pytest.param("gdb", marks=pytest.mark.slow)])
 def test_an_injector_that_is_ended_at_any_moment(build, python, target, by):
-    """SIGINT, SIGTERM, SIGKILL: the target goes on, and can be recorded afterwards."""
+    """SIGINT, SIGTERM or SIGKILL at any moment: the target goes on, and can be recorded afterwards."""
     process = target(python, SPIN)
     for i in range(15):
         cmd = (gdb_command(build, process.pid, "probing inject") if by == "gdb"

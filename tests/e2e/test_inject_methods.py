@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing inject: the ways into a process (a call in a stopped thread, a pending call, remote debugging, none at all) and what each leaves."""
+"""probing inject: the ways into a process (a call in a stopped thread, a pending call, remote debugging, none at all), and what each
+leaves."""
 import os
 import re
 import signal
@@ -31,7 +32,7 @@ def test_a_pending_call_in_every_version(probing, python, target, convert, sql):
     check_pending(probing, python, target, convert, sql)
 
 
-# The hook is there before the target is said to be up, and after the imports, which it would see.
+# The hook is set before the target says that it is up, and after the imports, which it would see.
 SLOW = """
 import os, sys, threading, time
 taken = []
@@ -48,8 +49,8 @@ print("right" if taken else "never asked")
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 13), count=1)
 def test_a_pending_call_that_takes_its_time(probing, python, target):
-    """Once it has been taken it will load the agent, and nobody may say meanwhile that it did not: here an audit hook is slow, elsewhere
-    the machine is busy."""
+    """Once the interpreter has taken it, it will load the agent, and no tool may say meanwhile that it did not. Here an audit hook is slow;
+    elsewhere the machine is busy."""
     process = target(python, SLOW)
     by_pending_call(probing, process.pid)
     assert finish(process) == (0, "right", "")
@@ -85,7 +86,7 @@ else:
 
 @pytest.mark.pythons(min=(3, 8))
 def test_a_fork_that_python_was_not_told_of(probing, spawn, python, tmp_path, convert, sql):
-    """A worker of uWSGI: from 3.11 on CPython believes that its thread has the parent's id."""
+    """A worker of uWSGI: CPython from 3.11 on believes that its thread has the parent's id."""
     script = tmp_path / "forked.py"
     script.write_text(FORKED_BY_C)
     process = spawn([python.path, script, 600])
@@ -114,7 +115,7 @@ except Told:
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 13), count=1)
 def test_a_pending_call_that_is_not_taken_is_taken_back(probing, python, target):
-    """The memory that it was laid into is as it was; the blocked thread waits on."""
+    """The memory that it was written into is restored; the blocked thread goes on waiting."""
     process = target(python, BLOCKED)
     conftest.wait_until_asleep(process.pid)
 

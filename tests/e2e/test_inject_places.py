@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing inject: where the target lives and what it is: containers, namespaces, filters, other builds; and one that dies meanwhile."""
+"""probing inject by where the target lives and what it is: containers, namespaces, filters, other builds, and targets that die meanwhile."""
 import os
 import pathlib
 import re
@@ -19,7 +19,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do that"
 
 @pytest.mark.pythons(count=1)
 def test_a_user_namespace_without_ids(probing, python, target):
-    """It can make no file: that was waited for, for ten seconds, with the agent in it."""
+    """Such a process can make no file. (Once the injector waited for that, for ten seconds, after it had loaded the agent.)"""
     unshare = "import ctypes\nif ctypes.CDLL(None).unshare(0x10000000): sys.exit(0)  # CLONE_NEWUSER\n"
     script = SPIN.replace('print("up"', unshare + 'print("up"')
     process = target(python, script, ready=None)
@@ -36,7 +36,7 @@ def test_a_user_namespace_without_ids(probing, python, target):
 @pytest.mark.pythons(count=1)
 @pytest.mark.parametrize("changed_root", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_container(probing, python, spawn, run, convert, sql, tmp_path, changed_root):
-    """Another pid and mount namespace, with a /tmp of its own; or that and another root."""
+    """A container with another pid and mount namespace and a /tmp of its own, or with another root, too."""
     able = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--mount-proc", "true"], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, universal_newlines=True)
     if able.returncode:
@@ -51,7 +51,7 @@ def test_a_container(probing, python, spawn, run, convert, sql, tmp_path, change
     inner = "mkdir /tmp/inner && cd /tmp/inner && cat > target.py && exec %s target.py 60" % python.path
     with open(str(script)) as source:
         env = {k: v for k, v in os.environ.items() if k != "PROBING_RUN_DIR"}
-        env["TEST_END"] = "/nonexistent"  # it goes on until the test ends
+        env["TEST_END"] = "/nonexistent"  # it runs until the test ends
         container = spawn(["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", "%s sh -c '%s'" % (setup, inner)],
                           ready="up", stdin=source, env=env)
     pid = int(open("/proc/%d/task/%d/children" % (container.pid, container.pid)).read().split()[0])
@@ -75,7 +75,7 @@ def test_a_container(probing, python, spawn, run, convert, sql, tmp_path, change
 @root_only
 @pytest.mark.pythons(count=1)
 def test_only_the_owner_or_root(build, run, python, target, tmp_path):
-    """Another user gets no further than a clear line."""
+    """Another user gets a clear message and nothing else."""
     tool = tmp_path / "tool"
     shutil.copytree(str(build.bin.parent / "bin"), str(tool / "bin"))
     shutil.copytree(str(build.lib), str(tool / "lib" / "probing"))
@@ -104,7 +104,7 @@ def test_a_musl_program(probing, spawn, program):
 
 @pytest.mark.pythons(min=(3, 13), max=(3, 13), shared=True, count=1)
 def test_a_free_threaded_build(build, run, probing, python, target, convert, sql, tmp_path):
-    """Made of another one, that says of itself to be one. Nothing of it is read wrongly, and one line says why."""
+    """A Python that claims to be a free-threaded build. Nothing of it is read wrongly, and one line says why."""
     name = "libpython3.13.so.1.0"
     with open(str(next(pathlib.Path(os.path.realpath(python.path)).parents[1].glob("lib*/" + name))), "rb") as f:
         image = bytearray(f.read())
@@ -129,7 +129,7 @@ def test_a_free_threaded_build(build, run, probing, python, target, convert, sql
 
 @pytest.mark.pythons(count=1)
 def test_targets_that_die_meanwhile(build, python, target):
-    """Whenever it comes: done, or a clear line, and nothing staged is left."""
+    """Whenever the target dies, the injection is done or fails with a clear message, and no staged file is left."""
     for i in range(6):
         process = target(python, SPIN)
         tool = subprocess.Popen([build.tool("probing"), "-t", str(process.pid), "inject", "-o", "t%d.zst" % i],
@@ -144,7 +144,7 @@ def test_targets_that_die_meanwhile(build, python, target):
 
 
 def picture(pid):
-    """What others can see of a process."""
+    """Returns what others can see of a process."""
     with open("/proc/%d/maps" % pid) as f:
         files = {line.split(None, 5)[5].strip() for line in f if len(line.split(None, 5)) > 5}
     tasks = sorted(os.listdir("/proc/%d/task" % pid), key=int)

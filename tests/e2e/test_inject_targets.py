@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing inject: targets in every state of a table of failures: done, or refused by a named reason."""
+"""probing inject with targets in every state of the table of failures: it is done, or refused for a named reason."""
 import glob
 import os
 import random
@@ -74,8 +74,8 @@ def test_one_that_lets_nobody_run_python(probing, python, target, source):
         assert finish(process) == (0, "right", "")
 
 
-# In a futex: a lock, a join, the GIL. In poll, select, sleep. Each would wait for 600 s, and is ended by a signal when it has been injected
-# into; the GIL comes when whoever has it has read its input to the end.
+# Waits in a futex: a lock, a join, the GIL. Waits in poll, select, sleep. Each would wait for 600 s, and is ended by a signal after the
+# injection; the GIL is released when its holder has read its input to the end.
 BLOCKING = {
     "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire(timeout=n)",
     "join": "t = threading.Thread(target=time.sleep, args=(n + 1,), daemon=True); t.start(); t.join(n)",
@@ -107,11 +107,11 @@ print("right" if told else "early")
 
 @pytest.mark.pythons(count=1)
 def test_one_that_is_blocked(build, target, python):
-    """The agent gets in, and each waits on."""
+    """The agent gets in, and each thread goes on waiting."""
     waiting = []
     for name, source in BLOCKING.items():
         process = target(python, BLOCKS % source, ready="blocks", stdin=subprocess.PIPE)
-        if name != "GIL":  # who waits for the GIL looks again and again
+        if name != "GIL":  # a thread that waits for the GIL wakes up again and again
             conftest.wait_until_asleep(process.pid)
         tool = subprocess.Popen([build.tool("probing"), "-t", str(process.pid), "inject"], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, universal_newlines=True)
@@ -208,7 +208,7 @@ def eval_by_the_interpreter(probing, python, target, program):
 
 @pytest.mark.pythons(min=(3, 7), count=1)
 def test_eval_where_only_the_interpreter_lets_us_in(probing, python, target, program):
-    """No agent there, and no safe point for a native call: a pending call, or PEP 768."""
+    """There is no agent, and no safe point for a native call: a pending call or PEP 768 is used."""
     eval_by_the_interpreter(probing, python, target, program)
 
 
@@ -246,7 +246,7 @@ def test_twelve_hundred_threads(probing, python, target):
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 13), count=1)
 def test_a_tool_that_gets_no_processor(build, python, target):
-    """It stands in the middle, for longer than a thread has to stop: when it goes on all stop at once, and that is all that was asked."""
+    """The tool is stopped in the middle, for longer than a thread has to stop: when it goes on, all threads stop at once, as asked."""
     process = target(python, MANY.replace("1200", "100"), ready="all")
 
     def some_are_traced():
@@ -263,7 +263,7 @@ def test_a_tool_that_gets_no_processor(build, python, target):
         wait_until(lambda: tool.poll() is not None or status(tool.pid, "State")[0] == "T")
         found = some_are_traced()
         if found:
-            time.sleep(1.1)  # a thread has a second
+            time.sleep(1.1)  # a thread has a second to stop
         tool.send_signal(signal.SIGCONT)
         out, err = tool.communicate(timeout=240)
         assert tool.returncode == 0 and out.count("Thread ") == 101, err
@@ -343,7 +343,7 @@ def test_an_uninterruptible_one(probing, spawn, program):
 
 
 def test_a_program_without_python(build, run, probing, spawn):
-    """A mistyped pid: nothing of ours comes into it, by whatever command."""
+    """A mistyped pid: no command loads anything into that process."""
     process = spawn(["sleep", "600"])
     wait_until(lambda: os.path.basename(os.readlink("/proc/%d/exe" % process.pid)) == "sleep")
     asked = [probing(process.pid, *words, check=3) for words in (["inject"], ["inject", "--dry-run"], ["eval", "1"], ["repl"])]
@@ -382,7 +382,7 @@ else: # from another thread than the first
 
 @pytest.mark.pythons(count=1)
 def test_a_process_that_begins_another_program_meanwhile(probing, python, target):
-    """What was learnt of the old program is of no use in the new one: its addresses are never called."""
+    """What was learnt about the old program does not apply to the new one: its addresses are never called."""
     said = ""
     for _ in range(15):
         process = target(python, EXECS, 8, stdin=subprocess.PIPE)
@@ -411,7 +411,7 @@ print("right")
 
 @pytest.mark.pythons(count=1)
 def test_threads_are_made_between_execs_that_fail(probing, python, spawn, tmp_path):
-    """While a thread is in execve(), clone() answers EAGAIN to the others."""
+    """While a thread is in execve(), clone() gives EAGAIN to the other threads."""
     text = tmp_path / "no_program"
     text.write_text("neither ELF nor #!")
     text.chmod(0o755)
