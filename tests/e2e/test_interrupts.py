@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A signal between a program's look at what has come and its wait: it ends the wait all the same. A library that is loaded with the
-program raises it at just that place."""
+"""A signal that comes between a program's check for signals and its wait still ends the wait. A library that is loaded with the program
+raises it at exactly that place."""
 import fcntl
 import os
 import shutil
@@ -17,7 +17,7 @@ from conftest import wait_until_gone
 from test_serve import ENDLESS, TOKEN
 from test_tools_record import Terminal
 
-# $RAISE, a signal, once at the place $AT (of SQL: where it holds $SQL).
+# Raises the signal $RAISE once, at the place $AT (a place in SQL: where the text contains $SQL).
 LIBRARY = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -103,7 +103,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def at(library):
-    """at(place) -> the environment of a program that gets the signal there."""
+    """at(place): returns the environment of a program that gets the signal there."""
     def make(place, sig=signal.SIGINT, **more):
         return dict(os.environ, LD_PRELOAD=library, AT=place, RAISE=str(int(sig)), TERM="xterm", **more)
 
@@ -138,7 +138,7 @@ def test_top_ends(build, trace, at, terminal, sig):
 
 
 def test_top_has_the_new_size(build, trace, at, terminal):
-    """Of a window that became another one while it drew; and Ctrl-L draws again."""
+    """`top` notices that its window got another size while it drew; and Ctrl-L draws again."""
     wide = "stty columns 132; exec %s top --interval 3600 %s" % (build.tool("probing"), trace)
     t = terminal(["bash", "-c", wide], at("key", signal.SIGWINCH))
     t.read_until(rb"q quit(?s:.)*q quit")
@@ -172,7 +172,7 @@ def test_watch_ends_where_nobody_reads(build, spawn, python, tmp_path, at):
 
 @pytest.mark.pythons(count=1)
 def test_a_process_that_is_recorded_just_then(build, run, spawn, python, tmp_path, at):
-    """Ctrl-C while the agent is brought in: the recording ends, and what there is is written."""
+    """Ctrl-C while the agent is loaded: the recording ends, and what was recorded is written."""
     target = spawn([python.path, "-c", "import time\nprint('up', flush=True)\nwhile True: sum(range(1000))"], ready="up")
     done = run([build.tool("probing"), "record", "-p", target.pid, "-o", tmp_path / "t.zst"], env=at("blocked"))
     assert "recorded in" in done.stderr and (tmp_path / "t.zst").exists()
@@ -191,7 +191,7 @@ def test_a_statement_that_is_about_to_begin(build, trace, at, terminal, tmp_path
 
 
 def test_a_query_whose_traces_are_just_read(build, run, trace, at):
-    """At the end of the conversion, when nothing of it looks any more."""
+    """At the end of the conversion, when the conversion itself no longer checks for signals."""
     assert run([build.tool("probing-query"), trace, ENDLESS], env=at("let go"), check=None).returncode == -signal.SIGINT
 
 
@@ -202,7 +202,7 @@ def test_a_conversion_behind_its_samples(build, run, trace, at, tmp_path):
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda sig: sig.name)
 def test_a_page_that_is_being_written(build, run, trace, at, tmp_path, sig):
-    """It ends by the signal, and what was there of the page goes; what lay under its name stays."""
+    """The command ends by the signal and removes its unfinished page; an older file of that name stays."""
     report = [build.tool("probing"), "report", "-o", tmp_path / "page.html", trace]
     run(report)
     before = (tmp_path / "page.html").read_bytes()
@@ -243,7 +243,7 @@ def test_a_pipe_that_always_brings_more(build, at, tmp_path):
 
 
 def test_a_command_elsewhere(build, run, at):
-    """Of a server that never answers."""
+    """A command that asks a server which never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         where = "127.0.0.1:%d" % server.getsockname()[1]
         run([build.tool("probing"), "-t", where, "list"], env=at("caught", PROBING_TOKEN=TOKEN), check=130)

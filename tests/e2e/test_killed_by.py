@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who killed it: the kernel for memory, and the signal of a process that nobody has waited for."""
+"""Who killed a process: the kernel because of memory, or a signal, also if nobody waited for the process."""
 import concurrent.futures
 import os
 import pathlib
@@ -20,7 +20,7 @@ while True:
     kept.append(bytearray(b"x" * (8 << 20)))
 """
 
-# Its child begins in another cgroup where two are named, that and its own: the kernel then takes nobody else.
+# Its child starts in another cgroup if two are named (that one, and its own), so that the kernel kills nothing else.
 PARENT = """
 import os, sys, time
 def enter(group):
@@ -57,7 +57,8 @@ def make_group(parent, files, limit):
 
 @pytest.fixture
 def small_memory():
-    """(a command that runs its arguments in a cgroup of 160 MB, [that cgroup, one without a limit beside it] or [])"""
+    """Returns (a command that runs its arguments in a cgroup of 160 MB, [that cgroup, one without a limit beside it]), or (..., []) if no
+    cgroup can be made."""
     limit = 160 << 20
     why = "no memory cgroup can be made here"
     for parent, files in (("/sys/fs/cgroup/memory", ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]),
@@ -92,8 +93,9 @@ def small_memory():
 
 @pytest.fixture
 def run_out_of_memory(build, small_memory, run, convert, sql, tmp_path):
-    """Records EATER, or PARENT, as `command`. EATER alone may be killed, and is alone in its cgroup where one can be made: while what it had is
-    still being freed, the kernel takes another one of it. It begins to eat once so many processes have recorded what their cgroup had counted."""
+    """Records EATER or PARENT as `command`. Only EATER may be killed, and it is alone in its cgroup if one can be made: while its memory is
+    still being freed, the kernel kills another process of the cgroup. It begins to eat once so many processes have recorded what their
+    cgroup had counted."""
     limited, groups = small_memory
 
     def do(command, processes, check):
@@ -128,7 +130,7 @@ def test_the_program_itself(run_out_of_memory, sql, tmp_path):
 
 
 def test_a_child_of_it(run_out_of_memory, sql, tmp_path):
-    """Not our child: by the kernel's log, or by the count of the cgroup."""
+    """The killed process is no child of the recorder: known from the kernel's log, or from the cgroup's count."""
     (tmp_path / "parent.py").write_text(PARENT)
     done, db = run_out_of_memory([tmp_path / "parent.py", tmp_path / "eat.py", "wait"], 2, 0)
     assert "status 9" in done.stdout and "OOM killer" in done.stderr
@@ -138,7 +140,7 @@ def test_a_child_of_it(run_out_of_memory, sql, tmp_path):
 
 
 def test_killed_otherwise(build, run, spawn, convert, sql, tmp_path):
-    """A signal from somebody is not the kernel's; of a child that nobody has waited for it is known."""
+    """A signal from another process is not the kernel's; the death of a child that nobody waited for is known."""
     script, parent, trace = tmp_path / "sleep.py", tmp_path / "parent.py", tmp_path / "t.zst"
     script.write_text("import time\ntime.sleep(300)\n")
     parent.write_text(PARENT)
@@ -179,7 +181,7 @@ sys.exit(int(how))
                                              ("exec", 5, [("exec", None), ("exit", 5)]),
                                              ("killed", 137, [("killed", None)])])
 def test_exit_codes(build, run, convert, sql, tmp_path, how, code, ends):
-    """What the command returned is in its trace, of the program that it was at last."""
+    """The trace contains the exit code of the command, which is that of the last program that it executed."""
     script, trace = tmp_path / "exits.py", tmp_path / "t.zst"
     script.write_text(EXITS)
     run([build.tool("probing-record"), "-q", "-o", trace, "/usr/bin/python3", script, how], check=code)
@@ -189,7 +191,7 @@ def test_exit_codes(build, run, convert, sql, tmp_path, how, code, ends):
 
 
 def test_exit_codes_of_others(build, run, convert, sql, tmp_path):
-    """The shell's child is not ours: it says itself what it ends with."""
+    """The shell's child is not our child: it records itself what code it ends with."""
     (tmp_path / "exits.py").write_text(EXITS)
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "sh", "-c", "/usr/bin/python3 %s 4; exit 7" % (tmp_path / "exits.py")], check=7)
     assert sql(convert(tmp_path / "t.zst"), "SELECT end_reason, exit_code FROM trace") == [("exit", 4)]
@@ -197,7 +199,7 @@ def test_exit_codes_of_others(build, run, convert, sql, tmp_path):
 
 @pytest.mark.parametrize("code, said", [(0, "nobody died"), (5, r"process \d+ on .*: exit with code 5")])
 def test_exit_code_of_a_part(build, run, tmp_path, code, said):
-    """What a recorded program's own child returns is its affair."""
+    """The exit code of a recorded program's own child is the program's business."""
     program = "import subprocess, sys\nsubprocess.call([sys.executable, '-c', 'exit(2)'])\nsys.exit(%d)" % code
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "/usr/bin/python3", "-c", program], check=code)
     done = run([build.tool("probing"), "ask", "died", "--answer", tmp_path / "t.zst"], check=None)
@@ -219,12 +221,12 @@ while True:
 
 
 def reads():
-    """System calls of this process, and of those that it has waited for, that have read."""
+    """Returns the number of read system calls of this process and of the children that it has waited for."""
     return int(re.search(r"syscr: (\d+)", pathlib.Path("/proc/self/io").read_text())[1])
 
 
 def test_the_kernel_s_log_is_read_once(record):
-    """However many processes of a job were killed: it may have thousands of lines, and each is a system call."""
+    """However many processes of a job were killed: the log may have thousands of lines, each of which takes a system call."""
     try:
         with open("/dev/kmsg", "rb", buffering=0) as f:
             os.set_blocking(f.fileno(), False)
@@ -240,5 +242,5 @@ def test_the_kernel_s_log_is_read_once(record):
         found = re.search(r"(\d+) traces? completed after the process had ended", done.stderr)
         counts.append((reads() - before, int(found[1]) if found else 0))
     (few, a), (many, b) = counts
-    assert b > a + 4, done.stderr  # of them all, unless the machine is very busy
+    assert b > a + 4, done.stderr  # all lines, unless the machine is very busy
     assert (many - few) / (b - a) < lines

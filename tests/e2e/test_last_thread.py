@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process whose last ordinary thread ends without exit() ends, with the exit code that it would have had, and its trace is whole:
-our threads keep nothing alive. And one whose main thread has ended goes on being recorded while others work."""
+"""A process whose last ordinary thread ends without exit() ends, with the exit code that it would have had, and its trace is complete: the
+agent's threads keep no process alive. And a process whose main thread has ended is recorded as long as other threads work."""
 import json
 import re
 import resource
@@ -11,8 +11,9 @@ import pytest
 from agent_helpers import FEW, SOME, agent  # noqa: F401
 from inject_helpers import until_sampled
 
-# CPython 3.6 ends each thread by pthread_exit(), which loads and prepares libgcc_s at the first one. A child that is forked just then
-# inherits it half prepared, and its own pthread_exit() aborts, crashes or hangs (bare: 6 of 550). Here it is prepared before.
+# CPython 3.6 ends each thread by pthread_exit(), which loads and prepares libgcc_s when it is first called. A child that is forked at that
+# moment inherits the library half prepared, and its own pthread_exit() aborts, crashes or hangs (without recording: 6 of 550). So it is
+# prepared in advance here.
 FORK_IN_THREAD = r"""
 import ctypes, os, sys, threading
 if sys.version_info < (3, 7):
@@ -66,7 +67,7 @@ def test_fork_in_a_thread(agent, run, python):
 @FEW
 @pytest.mark.limit(60)
 def test_long_child_of_a_thread(agent, run, interpreter):
-    """It lives long enough to be recorded, has a thread of its own meanwhile, and ends as the other does."""
+    """The child lives long enough to be recorded, has a thread of its own meanwhile, and ends as the other child does."""
     text = FORK_IN_THREAD % 1
     script = agent.script(text.replace('os.write(1, b"child', """import glob, time
     def recorded():
@@ -92,12 +93,12 @@ def test_main_thread_ends(agent, run, spawn, interpreter, build, convert, sql):
     program = spawn([interpreter.path, str(script)], ready="", env=agent.env(PROBING_SAMPLE_RATE=".01"))
     until_sampled(program.pid, 50)
     both.touch()
-    while open("/proc/%d/stat" % program.pid).read().rsplit(")", 1)[1].split()[0] != "Z": # its first thread, when it gets a processor
+    while open("/proc/%d/stat" % program.pid).read().rsplit(")", 1)[1].split()[0] != "Z": # wait for its first thread to end, which takes until it gets a processor
         time.sleep(.01)
     status = json.loads(strict(run([build.tool("probing"), "-t", str(program.pid), "status", "--json"])))
     assert status["state"] == "running"
     assert str(program.pid) in strict(run([build.tool("probing"), "list"]))
-    if interpreter == SOME[0]:  # it may be in the middle of an exec: looked at a few hundred times, and not for ten seconds every two milliseconds
+    if interpreter == SOME[0]:  # the process may be in the middle of an exec; it is looked at a few hundred times, not every two milliseconds for ten seconds
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw
         assert "others go on: it cannot be entered" in run([build.tool("probing"), "-t", str(program.pid), "inject"], check=3).stderr
         assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_nvcsw - before < 600
@@ -106,7 +107,7 @@ def test_main_thread_ends(agent, run, spawn, interpreter, build, convert, sql):
     assert program.wait(240) == 0
     agent.check_whole(agent.trace, "exit")
     db = convert(agent.trace)
-    # Ten times a second would show it too: the worker is seen to the end, the dead thread is not.
+    # Ten samples a second would show it, too: the worker is seen to the end, the dead thread is not.
     until = dict(sql(db, "SELECT tid, max(timestamp) FROM samples GROUP BY tid"))
     worker = [t for t in until if t != program.pid]
     assert len(worker) == 1 and until[worker[0]] - until[program.pid] > 1
@@ -119,7 +120,7 @@ def test_main_thread_ends(agent, run, spawn, interpreter, build, convert, sql):
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_exit_code_of_the_bare_system_call(agent, run, code, pythons):
-    """Who ends its only thread by the system call itself: no handlers, its own code."""
+    """A program that ends its only thread by the system call itself: no handlers run, and it has its own exit code."""
     script = agent.script("import ctypes, atexit\natexit.register(print, 'handler')\nctypes.CDLL(None).syscall(60, %d)" % code)
     command = [pythons[0].path, str(script)]
     assert run(command, check=None).returncode == code
@@ -161,7 +162,7 @@ def test_thread_that_the_kernel_kills(agent, run, build, convert, sql, pythons, 
 @FEW
 @pytest.mark.limit(60)
 def test_handlers_of_libc_run(agent, run, interpreter):
-    """glibc's own end of the last thread is exit(0): handlers run, buffers are written."""
+    """When the last thread ends, glibc calls exit(0): handlers run, and buffers are written."""
     script = agent.script(MAIN_ENDS % ("ctypes.CDLL(None).printf(b'buffered')", PTHREAD_EXIT))
     command = [interpreter.path, str(script)]
     bare, recorded = strict(run(command)), strict(run(command, env=agent.env()))
@@ -172,8 +173,8 @@ def test_handlers_of_libc_run(agent, run, interpreter):
 @FEW
 @pytest.mark.limit(60)
 def test_evaluation_that_waits_for_ever(agent, run, spawn, interpreter, build):
-    """A thread that ends with the GIL: an evaluation never gets it, and keeps nothing alive either,
-    also after the end of the recording."""
+    """A thread ends while it holds the GIL: an evaluation never gets the GIL, and does not keep the process alive, also after the end of
+    the recording."""
     script = agent.script(MAIN_ENDS % ("""while open("/proc/%d/stat" % os.getpid()).read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(.01)  # the main thread
     ctypes.PyDLL(None).system(b'echo holds; read line'); ctypes.PyDLL(None).pthread_exit(None)""", PTHREAD_EXIT))
     program = spawn([interpreter.path, str(script)], ready="holds", env=agent.env(), stdin=subprocess.PIPE)
@@ -197,7 +198,7 @@ def test_stopped_recording(agent, run, spawn, build, pythons):
 @pytest.mark.limit(90)
 @pytest.mark.pythons(min=(3, 8))
 def test_fork_that_python_is_not_told_of(agent, run, python, convert, sql):
-    """uWSGI's fork(): CPython goes on believing that the child's main thread has the parent's id, and that its threads exist."""
+    """uWSGI's fork(): CPython believes that the child's main thread still has the parent's id, and that the parent's other threads exist."""
     script = agent.script("""
 import ctypes, os, threading, time
 def burn():
@@ -218,6 +219,6 @@ print(pid, os.waitpid(pid, 0)[1])
     rows = sql(db, "SELECT tid, sum(count) FROM samples GROUP BY tid")
     assert [tid for tid, _ in rows] == [pid]
     lost = dict(sql(db, "SELECT reason, count FROM loss"))
-    # None of its ticks is taken for another thread's; one that was just to come, of a thread that lost its processor, may be missing.
+    # None of its ticks counts as another thread's; the next tick of a thread that just lost its processor may be missing.
     assert rows[0][1] > 10 and lost.get("unanswered", 0) < rows[0][1] / 4, (rows, lost)
     assert sql(db, "SELECT count(*) FROM backtrace WHERE func LIKE '%burn'")[0][0] > 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The database of the question before: a live process's next question adds to it what came since, and its answers are those of a whole conversion."""
+"""The database of the last question: the next question about a live process adds what was recorded since, and gets the same answers as from a
+complete conversion."""
 import json
 import os
 import re
@@ -17,10 +18,10 @@ from test_torch import find_torch
 
 
 def test_what_came_since_is_added_to_the_database_of_the_question_before(build, run, target, cache, sql):
-    """The process is asked to write out what it has, and the database goes on: it is the same file, and has nothing twice."""
+    """The process is asked to write out its records, and they are added to the database: it is the same file, and nothing is in it twice."""
     probing = build.tool("probing")
     ask = lambda text: run([probing, target, "query", "--csv", text]).stdout.split()[1]  # noqa: E731
-    count = int(ask("SELECT sum(count) AS n FROM samples WHERE (SELECT count(*) FROM loss) >= 0"))  # loss: of all that is recorded, so all becomes rows
+    count = int(ask("SELECT sum(count) AS n FROM samples WHERE (SELECT count(*) FROM loss) >= 0"))  # the view loss is about all records, so all of them become rows
     database = kept(cache)
     inode = os.stat(str(database)).st_ino
     ids = sql(database, "SELECT id, ts, stack FROM sample")
@@ -32,7 +33,7 @@ def test_what_came_since_is_added_to_the_database_of_the_question_before(build, 
     assert set(ids) <= set(sql(database, "SELECT id, ts, stack FROM sample"))
     assert sql(database, "SELECT count(*), count(DISTINCT id) FROM trace_file") == [(1, 1)]
     assert sql(database, "SELECT sum(samples) FROM stack_total") == sql(database, "SELECT count(*) FROM sample")
-    # Without one it is answered all the same, and one that is none of ours is left alone.
+    # Without a cache the question is answered, too, and a database that is not ours is left alone.
     assert int(run([probing, target, "query", "--no-cache", "--csv", "SELECT sum(count) AS n FROM samples"]).stdout.split()[1]) > count
 
 
@@ -50,7 +51,8 @@ while True:
 
 
 def test_views_that_a_conversion_stores(build, run, spawn, cache, sql, tmp_path):
-    """Of a recording that goes on they are not made anew for each question, which took longer than all else: who asks for them has what is true then."""
+    """While a recording goes on, stored views are not made anew for each question, which took longer than everything else; a question that
+    reads one gets what is true then."""
     probing, stored = build.tool("probing"), ("collective", "hang", "straggler", "training_log")
     (tmp_path / "learns.py").write_text(LEARNS)
     env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
@@ -72,16 +74,16 @@ def test_views_that_a_conversion_stores(build, run, spawn, cache, sql, tmp_path)
 
 
 def test_a_question_right_after_another(build, run, target, cache):
-    """Its answer is the database as it is, whoever else asks: nothing is written."""
+    """It is answered from the database as it is, whoever else asks: nothing is written."""
     probing = build.tool("probing")
     query = [probing, target, "query", "--csv", "SELECT sum(count) AS n FROM samples"]
     run(query)
     database = kept(cache)
-    asked = time.time() + 3600 # for the test, its answers are from later: no question is so slow that they are old
+    asked = time.time() + 3600 # pretend that the answers are from later, so that they are not too old, however slow the questions are
     with open(str(database), "rb") as f:
         before = f.read()
     os.utime(str(database), (asked, asked))
-    assert run(query).returncode == 0 # from the future: not believed
+    assert run(query).returncode == 0 # a time in the future is not trusted
     assert kept(cache) == database
     with open(str(database), "rb") as f:
         assert f.read() != before
@@ -98,7 +100,7 @@ def test_many_questions_at_once(build, run, target, cache, sql):
 
 
 def test_what_another_recording_left_there(build, run, target, cache, sql):
-    """A database that holds a trace that is not there any more is made anew."""
+    """A database that contains a trace that does not exist any more is made anew."""
     probing = build.tool("probing")
     run([probing, target, "query", "SELECT count(*) FROM trace"])
     database = kept(cache)
@@ -110,7 +112,8 @@ def test_what_another_recording_left_there(build, run, target, cache, sql):
 
 
 def test_what_a_first_question_does_not_need(build, run, target, cache, sql):
-    """Its time goes by: the C library's debug information is not unpacked, no library of the network is loaded. The names python.* are there for who asks."""
+    """A first question does not spend time on what it does not need: the C library's debug information is not decompressed, and no network
+    library is loaded. The names python.* exist if a question uses them."""
     probing = build.tool("probing")
     done = run([probing, target, "query", "SELECT count(*) AS n FROM samples"], env=dict(os.environ, LD_DEBUG="files"))
     assert "libsqlite3" in done.stderr and "libdebuginfod" not in done.stderr and "libcurl" not in done.stderr
@@ -120,15 +123,15 @@ def test_what_a_first_question_does_not_need(build, run, target, cache, sql):
 
 
 def test_a_question_about_no_stack_reads_none(build, run, target, cache, sql):
-    """Nor is any native frame named, which takes longer than all else of a first question; what such a question says is what a conversion has. A column
-    that two views have in common, or a table that is only counted, is about stacks all the same."""
+    """No native frame is named either, which takes longer than everything else in a first question; the answers are those of a complete
+    conversion. A question is about stacks even if it only names a column that two views have in common, or only counts a table."""
     def ask(query):
         for old in cache.glob("*.db"):
             os.unlink(str(old))
         said = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout)[0]
         return said, sql(kept(cache), "SELECT count(*) > 0 FROM stack") == [(1,)], sql(kept(cache), "SELECT count(*) > 0 FROM function")[0][0]
 
-    ask("SELECT count(*) AS n FROM samples")  # is written out
+    ask("SELECT count(*) AS n FROM samples")  # makes the process write out its records
     stop(target)
     try:
         all_of = "SELECT count(*) AS n, sum(count) AS ticks, sum(seconds) AS s, sum(cpu_seconds) AS cpu, count(DISTINCT tid) AS threads, sum(state = 'idle') AS idle%s FROM %s"
@@ -146,7 +149,8 @@ def test_a_question_about_no_stack_reads_none(build, run, target, cache, sql):
 
 
 def test_sums_by_function_take_no_stack(build, run, target, cache, sql, tmp_path):
-    """Which function took how long is answered without a row of a stack or a line, and as a conversion of all has it; also when it was added to."""
+    """The question which function took how long is answered without a row for a stack or a line, as a complete conversion answers it; also
+    after records were added."""
     def ask(of, query, *more):
         return json.loads(run([build.tool("probing"), "query", "--json", *more, of, query]).stdout)
 
@@ -163,7 +167,8 @@ def test_sums_by_function_take_no_stack(build, run, target, cache, sql, tmp_path
             finally:
                 os.kill(target, signal.SIGCONT)
             assert live == whole and any("'work'" in row for row in live)
-        # Of all traces together they are stored once, not also of each; and nothing is there for the planner of larger tables.
+        # The sums of all traces together are stored once, and not also for each trace; and no statistics are stored for the planner of
+        # larger tables.
         assert sql(kept(cache), "SELECT min(trace), max(trace), (SELECT count(*) FROM sqlite_master WHERE name IN ('sqlite_stat1', 'comm_ts')) FROM function_total") == [
             (0, 0, 0) if "hot" in query else (1, 1, 0)]
         assert sql(kept(cache), "SELECT (SELECT count(*) FROM stack), (SELECT count(*) FROM part), (SELECT count(*) FROM frame), (SELECT count(*) FROM stack_total),"
@@ -171,7 +176,8 @@ def test_sums_by_function_take_no_stack(build, run, target, cache, sql, tmp_path
 
 
 def test_of_the_names_python_those_that_are_asked_for_are_made(build, run, target, cache):
-    """Each is planned when it is made, which takes seconds for all of them: more than the question. Those of a text before stay right."""
+    """Each view is planned when it is made, which for all of them takes seconds, more than the question itself. Those of an earlier
+    question stay right."""
     made = "SELECT group_concat(name) AS a FROM pragma_table_list WHERE schema = 'python' AND name NOT LIKE 'sqlite%' /* python.backtrace */"
     names = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", made]).stdout)[0]["a"].split(",")
     assert "backtrace" in names and len(names) < 4, names
@@ -181,15 +187,15 @@ def test_of_the_names_python_those_that_are_asked_for_are_made(build, run, targe
 
 
 def test_a_first_question_makes_rows_of_what_it_is_about(build, run, target, cache, sql):
-    """The others of a long recording would take seconds. What is said of the trace itself is said of all of it, and what comes since is added;
-    a question that needs all makes all, and from then on all is added to."""
+    """Rows for the other records of a long recording would take seconds. What the trace says of itself is there completely, and what is
+    recorded later is added. A question that needs all records makes rows of all, and from then on all are added."""
     def ask(query, count=1):
         said = json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout)
         assert len(list(cache.glob("*.db"))) == count
         return said[0]
 
     of_all = "SELECT lost >= 0 AS a, records > 50 AS b, now() > start + 0.1 AS c FROM trace"
-    # Of nothing that was recorded: no database at all.
+    # A question about nothing that was recorded needs no database at all.
     assert ask("SELECT count(*) AS n FROM python.backtrace WHERE func = 'work'", 0) == {"n": 1}
     assert ask("SELECT abs(strftime('%s', 'now') - now()) < 100 AS n, (SELECT max(depth) >= 0 FROM python.backtrace) AS a", 0) == {"n": 1, "a": 1}
     assert ask("SELECT pid > 0 AS n FROM trace") == {"n": 1}
@@ -199,16 +205,16 @@ def test_a_first_question_makes_rows_of_what_it_is_about(build, run, target, cac
     first = ask("SELECT count(*) AS n, max(rss) > 0 AS a FROM memory_usage", 2)
     metrics, = set(cache.glob("*.db")) - {none}
     assert first["a"] == 1 and sql(metrics, "SELECT (SELECT count(*) FROM sample), (SELECT sum(records) > 50 FROM trace_file)") == [(0, 1)]
-    wait_until(lambda: ask("SELECT count(*) AS n FROM python.memory_usage", 2)["n"] > first["n"])  # that one goes on
+    wait_until(lambda: ask("SELECT count(*) AS n FROM python.memory_usage", 2)["n"] > first["n"])  # the database of that question goes on, too
     samples = ask("SELECT sum(self) AS n, max(func = 'work') AS a FROM hot_functions", 3)
     assert samples["n"] > 50 and samples["a"] == 1
-    wait_until(lambda: ask("SELECT sum(self) AS n FROM hot_functions", 3)["n"] > samples["n"])  # what is added up as it comes
+    wait_until(lambda: ask("SELECT sum(self) AS n FROM hot_functions", 3)["n"] > samples["n"])  # sums that are updated as records come
     assert ask("SELECT count(*) AS n FROM threads, loss", 4) and ask(of_all, 4) == {"a": 1, "b": 1, "c": 1}
     assert ask("SELECT (SELECT sum(count) FROM samples) > 50 AS a, (SELECT count(*) FROM memory_usage) > 0 AS b", 4) == {"a": 1, "b": 1}
 
 
 def test_sums_by_function_of_one_process_and_of_several(build, run, spawn, cache, tmp_path):
-    """Of one trace they are stored once; with a second those of all come, and are added to from then on."""
+    """For one trace the sums are stored once; with a second trace those of all traces are added, and updated from then on."""
     (tmp_path / "beat.py").write_text("import os, subprocess, sys\n"
                                       "def second():\n    if os.path.exists('go'):\n        os.unlink('go')\n"
                                       "        subprocess.Popen([sys.executable, __file__])\n"
@@ -234,23 +240,23 @@ def test_sums_by_function_of_one_process_and_of_several(build, run, spawn, cache
 
 
 def test_what_is_kept_of_a_text_is_believed_where_it_is_whole(build, run, target, cache, sql):
-    """Of which records a text asks is found once; a table that is damaged, or others may write, gives no answer."""
+    """Which records a text asks about is computed once and stored. A table that is damaged, or that others may write, is not used."""
     query = "SELECT (SELECT count(*) > 0 FROM samples) AS samples, (SELECT count(*) > 0 FROM memory_usage) AS memory"
 
     def asked(expected=[{"samples": 1, "memory": 1}]):
         for db in cache.glob("*.db"):
-            db.unlink()  # so that it is a first question
+            db.unlink()  # so that this is a first question
         assert json.loads(run([build.tool("probing"), "-t", target, "query", "--json", query]).stdout) == expected
     asked()
     numbers = cache / "numbers"
     assert numbers.stat().st_mode & 0o777 == 0o600
     was = numbers.read_bytes()
-    at = next(i for i in range(0, len(was), 24) if any(was[i:i + 24]))  # its place: the text, the number, the check
+    at = next(i for i in range(0, len(was), 24) if any(was[i:i + 24]))  # its slot: the text, the number and the check
     asked()
     assert numbers.read_bytes() == was
     numbers.write_bytes(was[:at + 8] + struct.pack("<Q", 1 << 40) + was[at + 16:])
     asked()
-    assert numbers.read_bytes() == was  # put right
+    assert numbers.read_bytes() == was  # it was corrected
     numbers.write_bytes(os.urandom(len(was)))
     asked()
     numbers.unlink()
@@ -259,15 +265,15 @@ def test_what_is_kept_of_a_text_is_believed_where_it_is_whole(build, run, target
 
 
 def test_views_that_a_question_cannot_be_about(build, run, target, cache, sql):
-    """SQLite parses each view of a database that it opens, which took longer than all else of most answers: only those are there that were asked for.
-    Whatever is asked next, or lists what there is, finds all the same."""
+    """When SQLite opens a database it parses each view, which took longer than everything else in most answers: so only the views that a
+    question asks for exist. Whatever is asked next, or lists the views, finds all of them."""
     probing = build.tool("probing")
     views = lambda db: {name for name, in sql(db, "SELECT name FROM sqlite_master WHERE type = 'view'")}  # noqa: E731
     ask = lambda text: run([probing, target, "query", "--csv", text]).stdout.split()  # noqa: E731
     assert ask("SELECT count(*) AS n FROM trace") == ["n", "1"]
     database = kept(cache)
     assert "trace" in views(database) and not views(database) & {"hangs", "stragglers", "torch_trace", "process"}
-    assert ask("SELECT count(*) > 0 AS n FROM \"Process\"") == ["n", "1"]  # of the same records: added to it, and the first stays
+    assert ask("SELECT count(*) > 0 AS n FROM \"Process\"") == ["n", "1"]  # needs the same records, so the view is added, and the first one stays
     assert kept(cache) == database and {"trace", "process"} <= views(database)
     everything = set(run([probing, "query", "--csv", "--no-cache", database.parent.parent / "t.zst",
                           "SELECT name FROM sqlite_master WHERE type = 'view'"]).stdout.split()) - {"name"}
@@ -282,7 +288,8 @@ def test_views_that_a_question_cannot_be_about(build, run, target, cache, sql):
 
 
 def test_what_the_planner_knows_is_counted_anew_when_there_is_more(build, run, target, cache, sql):
-    """ANALYZE goes through all tables: after a quarter more of the trace, and not with each question (it was, where a question's records have no metrics)."""
+    """ANALYZE reads all tables, so it runs after the trace has grown by a quarter, and not for each question (which happened when a
+    question's records have no metrics)."""
     ask = lambda: run([build.tool("probing"), target, "query", "--csv", "SELECT count(*) AS n FROM samples"])  # noqa: E731
     stat = lambda: sql(kept(cache), "SELECT stat FROM sqlite_stat1 WHERE tbl = 'thread'")  # noqa: E731
     ask()
@@ -321,8 +328,8 @@ time.sleep(600)
 
 
 def test_steps_and_their_numbers_without_torchs_calls(build, run, spawn, cache, sql, tmp_path):
-    """What has the number of a step, and steps themselves, are those that a conversion of all finds: evaluation before the first has none. A call
-    is no row for that, and what a trace says of itself takes no block of data."""
+    """Steps, and numbers of steps, are those of a complete conversion: evaluation before the first step has none. Calls need no rows for
+    that, and what a trace says of itself is read without a block of data."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)
@@ -330,7 +337,7 @@ def test_steps_and_their_numbers_without_torchs_calls(build, run, spawn, cache, 
     recorder = spawn([build.tool("probing-record"), "--exprs", "loss@train,score@rate", "-o", tmp_path / "t.zst", python, tmp_path / "trains.py"], ready="done",
                      env=dict(os.environ, PYTHONPATH=str(build.share / "python"), OMP_NUM_THREADS="1", PROBING_TRIGGERS="slow_step:3"))
     target = subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout.split()[0]
-    # The step that the program ends in becomes slow once. From then on nothing is added to what is asked for.
+    # The step that is under way at the end becomes a slow one. From then on nothing is added to the database that is asked.
     wait_until(lambda: run([build.tool("probing"), "-t", target, "query", "--csv", "--no-cache", "SELECT kind, step FROM triggers"]).stdout.endswith("slow_step,20\n"))
     for query, calls in (("SELECT name, step FROM events ORDER BY timestamp", 0), ("SELECT step, data FROM training_logs ORDER BY step", 0),
                          ("SELECT step, source, duration, forward, backward, optimizer, data FROM steps WHERE duration IS NOT NULL ORDER BY timestamp", 0),
@@ -367,8 +374,8 @@ time.sleep(600)
 
 
 def test_the_last_calls_are_enough_for_a_question_about_them(build, run, spawn, cache, sql, tmp_path):
-    """Of the calls of a long training those of the last steps become rows, where no other can be in the answer: it is what a conversion of all says. Where it might not
-    be, or the question is not plainly of that form, all do."""
+    """Of the calls of a long training only those of the last steps become rows, if no others can be in the answer, which is that of a
+    complete conversion. If others might be in it, or the question does not plainly have that form, all calls become rows."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)
@@ -379,7 +386,7 @@ def test_the_last_calls_are_enough_for_a_question_about_them(build, run, spawn, 
     ask = lambda query, *more: run([build.tool("probing"), "query", "--csv"] + list(more) + [pid, query]).stdout  # noqa: E731
     few = ("SELECT step, module, stage, duration FROM python.torch_trace ORDER BY step DESC, seq LIMIT 10", "select * from torch_trace order by step desc, timestamp asc limit 60;",
            "SELECT parent, step , thread FROM main.torch_trace -- calls\n ORDER BY step DESC, seq DESC LIMIT 1")
-    whole = ("SELECT step, module FROM torch_trace ORDER BY step DESC, seq LIMIT 1000",  # more than the last steps have
+    whole = ("SELECT step, module FROM torch_trace ORDER BY step DESC, seq LIMIT 1000",  # asks for more rows than the last steps have
              "SELECT step, module, duration FROM torch_trace ORDER BY step DESC, seq LIMIT 5 OFFSET 700", "SELECT step, seq FROM torch_trace ORDER BY step, seq LIMIT 5",
              "SELECT seq AS step, module FROM torch_trace ORDER BY step DESC, module LIMIT 5", "SELECT seq step, module FROM torch_trace ORDER BY step DESC, module LIMIT 5",
              "SELECT count(*) FROM torch_trace ORDER BY step DESC LIMIT 5", "SELECT DISTINCT module FROM torch_trace ORDER BY step DESC LIMIT 9",
@@ -396,7 +403,7 @@ def test_the_last_calls_are_enough_for_a_question_about_them(build, run, spawn, 
             assert ask(query) == ask(query, "--no-cache"), query
             if not (tmp_path / "go_on").exists() and query == few[0]:
                 assert 1 <= made() <= 64 * 6 + 60
-        if queries is few:  # it goes on, and the same database with it
+        if queries is few:  # the recording goes on, and so does its database
             (tmp_path / "go_on").touch()
             wait_until(lambda: (tmp_path / "done").exists() and count() > at_first + 20)
     assert made() >= (at_first + 20) * 6
@@ -431,8 +438,8 @@ time.sleep(600)
 
 
 def without_what_differs(name, rows):
-    """Rows in any order, without the numbers of functions, frames and stacks: those are given as they are met, which is in another order where they come in two times.
-    Nor what a process that is asked keeps of those numbers for its next question (trace_read, of no trace)."""
+    """Returns rows in sorted order and without the numbers of functions, frames and stacks, which depend on the order in which these are
+    met. Also without what is stored about those numbers for the next question to a process (table trace_read, no trace)."""
     rows = [row for row in rows if name != "trace_read" or row["trace"] > 0]
     numbers = {"frame": ("id", "function", "parts"), "function": ("id",), "stack": ("id", "frame", "leaf", "parts")}
     anywhere = ("stack_id", "stack", "function", "frame", "part")
@@ -450,8 +457,8 @@ def in_file(db, query):
 @pytest.mark.slow
 @pytest.mark.parametrize("alone", [False, True])
 def test_every_name_is_as_a_conversion_has_it(build, run, spawn, cache, sql, tmp_path, alone):
-    """Of all tables and views the rows of a process that is asked are those of its trace, converted at the same time: in the database of a first question that was added
-    to, and (alone) in one for each name, of the records that it needs."""
+    """All tables and views of a process that is asked have the rows of its trace, converted at the same time: in the database of a first
+    question that was added to, and, for each name by itself, in a database of only the records that it needs."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)
@@ -475,7 +482,7 @@ def test_every_name_is_as_a_conversion_has_it(build, run, spawn, cache, sql, tmp
         run([build.tool("probing-convert"), "-q", tmp_path / "t.zst", tmp_path / "whole.db"])
         names = [name for name, in sql(tmp_path / "whole.db", "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' ORDER BY name")]
         if not alone:
-            run([probing, pid, "query", everything + "".join(', (SELECT count(*) FROM "%s")' % name for name in names)])  # so that all views are there
+            run([probing, pid, "query", everything + "".join(', (SELECT count(*) FROM "%s")' % name for name in names)])  # names all views, so that all are made
         different = []
         for name in names:
             for old in cache.glob("*.db") if alone else ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing -t PID query|memory|flamegraph`, the pid as the first word, ENDPOINT: a recording that goes on is asked."""
+"""`probing -t PID query|memory|flamegraph`, also with the pid as the first word, or as ENDPOINT: questions about a recording that goes on."""
 import ctypes
 import fcntl
 import json
@@ -17,7 +17,7 @@ from test_console import wait_until
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who alone can be another user")
 def test_anothers_recording_is_not_taken_for_none(build, run):
-    """Root trusts no other user's live file. It is told so, and not that the recording is to be begun that goes on already."""
+    """Root trusts no other user's live file. It is told so, and not told to start the recording, which already runs."""
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, preexec_fn=lambda: (os.setgid(65534), os.setuid(65534)))
     try:
         said = run([build.tool("probing"), "-t", other.pid, "query", "SELECT 1"], check=3).stderr
@@ -33,10 +33,10 @@ def test_every_form(build, run, target, sql, tmp_path):
              ([probing, "query", "-t", target, "--json", query], None), ([probing, "query", "--json", target, query], None), ([probing, "query", "--json", query], str(target))]
     for command, endpoint in forms:
         env = dict(os.environ, **({"ENDPOINT": endpoint} if endpoint else {}))
-        frames = json.loads(run(command, env=env).stdout)  # now, the main thread, innermost first
+        frames = json.loads(run(command, env=env).stdout)  # the main thread's stack now, innermost first
         assert [f["func"] for f in frames][-2:] == ["work", "<module>"], frames
         assert frames[-1]["lineno"] == 9
-    # Every command that reads a database takes the number of a process for what it records.
+    # Every command that reads a database also takes the pid of a process, for what it records.
     assert "beat (" in run([probing, "ask", "time", target]).stdout and "work" in run([probing, "stacks", target]).stdout
     assert re.search(r"work.*beat.* \d+\n", run([probing, "flamegraph", "--folded", target]).stdout)
     run([probing, target, "eval", "--timeout", "200", "'still ' + 'here'"])
@@ -53,7 +53,7 @@ def test_what_was_recorded_until_now(build, run, target):
     answers = []
 
     def is_there():
-        """What was recorded after the first question."""
+        """Returns whether something is there that was recorded after the first question."""
         answers.append([float(value) for value in run(query).stdout.split()[1].split(",")])
         return answers[-1][1] > answers[0][2]
 
@@ -70,7 +70,7 @@ def test_refusals(build, run, target, tmp_path):
     assert "process %d is not being recorded: there is none" % ended.pid in run([probing, "-t", ended.pid, "query", "SELECT 1"], check=3).stderr
     assert "is no process id" in run([probing, "-t", "me", "query", "SELECT 1"], check=2).stderr
     assert "no such table" in run([probing, target, "query", "SELECT * FROM no_table"], check=3).stderr
-    # A file that is named is asked, whatever ENDPOINT says.
+    # A file that is named on the command line is used, whatever ENDPOINT says.
     done = run([probing, "query", "--csv", tmp_path / "t.zst", "SELECT count(*) > 0 AS a FROM backtrace"], env=dict(os.environ, ENDPOINT="1"))
     assert done.stdout.split() == ["a", "1"]
 
@@ -84,7 +84,7 @@ os.execvp("sleep", ["sleep", "600"])
 
 
 def test_a_pid_that_is_another_program_by_now(build, run, spawn, tmp_path):
-    """After an exec nothing of what was recorded is said of the new program."""
+    """After an exec, answers about the new program contain nothing that was recorded of the old one."""
     probing = build.tool("probing")
     (tmp_path / "becomes.py").write_text(BECOMES)
     process = spawn([sys.executable, tmp_path / "becomes.py"], ready="ready", stdin=subprocess.PIPE)
@@ -103,10 +103,10 @@ def test_a_pid_that_is_another_program_by_now(build, run, spawn, tmp_path):
 
 
 def test_a_process_that_dies_during_the_query(build, run, target, tmp_path):
-    """What it recorded is answered, or one line says why not; once it is gone, that is said."""
+    """Either the answer has what the process recorded, or one line says why not; once it is gone, a line says that."""
     probing = str(build.tool("probing"))
     numbers = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1000000) SELECT count(*) AS n, (SELECT count(*) > 0 FROM samples) AS a FROM c"
-    run([probing, target, "query", "SELECT 1"])  # the trace has samples from here on
+    run([probing, target, "query", "SELECT 1"])  # from here on the trace has samples
     asked = [subprocess.Popen([probing, str(target), "query", "--csv", sql], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
              for sql in (numbers, "SELECT count(*) > 0 AS a FROM python.backtrace", numbers)]
     os.kill(target, 9)
@@ -121,7 +121,7 @@ def test_a_process_that_dies_during_the_query(build, run, target, tmp_path):
 
 
 def opens(path):
-    """A function that says how often the file was opened since."""
+    """Returns a function that returns how often the file was opened since."""
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.inotify_init1(os.O_NONBLOCK)
     assert fd >= 0 and libc.inotify_add_watch(fd, str(path).encode(), 0x20) >= 0  # IN_OPEN
@@ -129,7 +129,7 @@ def opens(path):
 
     def count():
         try:
-            seen[0] += len(os.read(fd, 65536)) // 16  # of a file: events have no name
+            seen[0] += len(os.read(fd, 65536)) // 16  # events about a file have no name, so each takes 16 bytes
         except BlockingIOError:
             pass
         return seen[0]
@@ -137,13 +137,14 @@ def opens(path):
 
 
 def test_a_trace_that_another_program_completes(build, run, spawn, tmp_path):
-    """A process was killed and somebody else is at its trace, as probing-record is: it is waited for, not read as far as it is."""
+    """A process was killed and another program completes its trace, as probing-record does: the question waits for that, and does not read
+    the trace as far as it is."""
     (tmp_path / "beat.py").write_text(PROGRAM)
     recorder = spawn([build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "beat.py"], ready="ready")
     rows = []
     while not rows or rows[0]["samples"] < 50:
         rows = [r for r in json.loads(run([build.tool("probing"), "list", "--json"], check=None).stdout) if r["trace"] == str(tmp_path / "t.zst")]
-    os.kill(recorder.pid, signal.SIGSTOP)  # its parent shall not complete it
+    os.kill(recorder.pid, signal.SIGSTOP)  # so that its parent does not complete it
     os.kill(rows[0]["pid"], signal.SIGKILL)
     folder = os.environ["PROBING_RUN_DIR"]
     live, = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("%d-" % rows[0]["pid"])]
@@ -152,7 +153,7 @@ def test_a_trace_that_another_program_completes(build, run, spawn, tmp_path):
         count = opens(live)
         query = subprocess.Popen([str(w) for w in (build.tool("probing"), "query", "--csv", tmp_path / "t.zst", "SELECT sum(count) AS n FROM samples")],
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
-        while count() < 4 and query.poll() is None:  # it looks whether the other one is done, again and again
+        while count() < 4 and query.poll() is None:  # it checks again and again whether the other program is done
             time.sleep(0.001)
         assert query.poll() is None, query.communicate()
     out, err = query.communicate(timeout=240)
@@ -161,7 +162,8 @@ def test_a_trace_that_another_program_completes(build, run, spawn, tmp_path):
 
 
 def test_a_stopped_process_is_not_asked(build, run, target, tmp_path):
-    """It could not write out what it has: of a job that was stopped each rank would be waited for. Its live file shows who asked."""
+    """A stopped process could not write out its records: in a stopped job each rank would be waited for in vain. Its live file shows
+    whether it was asked."""
     folder = os.environ["PROBING_RUN_DIR"]
     [live] = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("%d-" % target)]
 
@@ -181,7 +183,7 @@ def test_a_stopped_process_is_not_asked(build, run, target, tmp_path):
 
 
 def test_questions_of_what_still_runs(build, run, target, tmp_path):
-    """Each says that the process runs, and none that it has ended; after its end none says so."""
+    """Each answer says that the process runs, and none that it has ended; after its end none says that it runs."""
     probing = build.tool("probing")
     for name, code in (("last", 0), ("time", 0), ("died", 1), ("hang", 1)):
         done = run([probing, "ask", name, target], check=code)

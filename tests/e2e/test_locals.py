@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""backtrace --locals: live, stopped, from a core, in GDB; as text and as JSON. What each kind of object looks like is
-test_objects.py's."""
+"""backtrace --locals of live and stopped processes, of cores and in GDB, as text and as JSON. test_objects.py tests what each kind of object
+looks like."""
 import json
 import re
 import subprocess
@@ -35,7 +35,7 @@ TYPES = {"number": "int", "text": "str", "shared": "dict", "thing": "__main__.Th
 def sleeper(spawn):
     def start(python):
         process = spawn([python.path, "-c", PROGRAM], ready="ready")
-        # asleep by now, or soon: the tools must see it as it will stay
+        # it is asleep now, or soon; the tools must see it as it will stay
         stat = "/proc/%d/stat" % process.pid
         while open(stat).read().rpartition(")")[2].split()[0] != "S":
             pass
@@ -87,7 +87,7 @@ def test_gdb(python, build, run, sleeper, tmp_path):
 
 @pytest.mark.pythons(count=1)
 def test_deep_and_wide(python, build, run, spawn):
-    """Thousands of frames with large objects: bounded, in size and in time."""
+    """Thousands of frames with large objects: the answer is limited in size and in time."""
     process = spawn([python.path, "-c", "import sys, time; sys.setrecursionlimit(20000)\n"
                      "def f(n, big, text):\n  if n == 0: print('ready', flush=True); time.sleep(1000)\n  f(n - 1, big, text)\n"
                      "f(900, list(range(10 ** 6)), 'x' * 10 ** 7)"], ready="ready")
@@ -101,7 +101,7 @@ def test_deep_and_wide(python, build, run, spawn):
 
 @pytest.mark.pythons(count=1)
 def test_more_variables_than_are_shown(python, build, run, spawn):
-    """What is left out is said, and only then."""
+    """The answer says that something was left out only if that is so."""
     names = ["v%03d" % i for i in range(101)]
     process = spawn([python.path, "-c", "import time\ndef inner(%s):\n  print('ready', flush=True); time.sleep(1000)\n"
                      "def outer(%s):\n  inner(*range(100))\nouter(*range(101))" % (", ".join(names[:100]), ", ".join(names))], ready="ready")
@@ -136,7 +136,7 @@ run()
 
 
 def test_changing(python, build, run, spawn):
-    """Nobody stops it, and everything changes while it is read: the answer is always well-formed."""
+    """Nothing stops the process, and everything changes while it is read: the answer is always well-formed."""
     process = spawn([python.path, "-c", CHURN], ready="ready")
     names, stacks = set(), 0
     for i in range(12):

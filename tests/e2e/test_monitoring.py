@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values at a return (sys.monitoring, Python 3.12 and later) beside other tools that use it, and with torch.compile."""
+"""Values at a function's return (sys.monitoring, Python 3.12 and later) beside other tools that use it, and with torch.compile."""
 import json
 
 import pytest
@@ -11,7 +11,7 @@ NEW = choose_pythons(min=(3, 12))
 EACH = pytest.mark.parametrize("interpreter", NEW[-1:] + [pytest.param(p, marks=pytest.mark.slow) for p in NEW[:-1]],
                                ids=[p.name for p in NEW[-1:] + NEW[:-1]])
 
-# Counts what it is told of the code that we watch, too, with every number that PEP 669 gives a name.
+# A tool that counts the events that it is told, also of the code that we watch, with every tool id that PEP 669 names.
 TOOLS = """
 import cProfile, json, sys
 import probing
@@ -75,17 +75,17 @@ def values(sql, db):
 
 @EACH
 def test_beside_other_tools(build, interpreter, tmp_path, convert, sql):
-    """They are told what they are told without us, and find their numbers free."""
+    """The other tools are told the same as without us, and find their ids free."""
     env = {"PYTHONPATH": build.share / "python"}
     without = run_text(interpreter.path, tmp_path, TOOLS, "", env=env)
     done = run_text(interpreter.path, tmp_path, TOOLS, "", env=env, prefix=recorder(build, tmp_path / "t.zst", *EXPRS))
     assert said(done.stdout, "counts") == said(without.stdout, "counts") and said(done.stdout, "counts")[0][1] == 4
     assert said(done.stdout, "counts")[0][0]["1 PY_RETURN"] == 4
-    assert said(done.stdout, "ours") == [[4], [], [4]]  # the recording has ended: neither have we a number
+    assert said(done.stdout, "ours") == [[4], [], [4]]  # the recording has ended, so we do not use an id either
     assert done.stderr == without.stderr == ""
     db = convert(tmp_path / "t.zst")
     want = [("acc", n / 4) for _ in range(3) for n in range(4)]
-    # What runs before the first step has ended is not yet watched: validate's first return.
+    # Functions that run before the first step has ended are not watched yet, such as validate's first call.
     got = values(sql, db)
     assert [v for v in got if v[0] == "acc"] == want[1:], got
     assert [v for v in got if v[0] == "loss"] == [("loss", 1 / (n + 1)) for _ in range(3) for n in range(4)]
@@ -99,7 +99,7 @@ def test_where_no_number_is_free(build, interpreter, tmp_path, convert, sql):
     done = run_text(interpreter.path, tmp_path, TOOLS, "34", env=env, prefix=recorder(build, tmp_path / "t.zst", *EXPRS))
     assert said(done.stdout, "counts") == said(without.stdout, "counts")
     assert said(done.stdout, "ours")[0] == []
-    # No step ends within validate(), so its value could only have come from its return.
+    # No step ends within validate(), so its value could come only from its return.
     assert done.stderr.count("\n") == 1 and "acc@validate had no value" in done.stderr
     db = convert(tmp_path / "t.zst")
     assert [t for t, in sql(db, "SELECT text FROM notes WHERE part = 'variables' AND text LIKE 'values at a return%'")] == [
@@ -155,7 +155,7 @@ print("losses", json.dumps([v.hex() for v in losses]), flush=True)
 
 @pytest.mark.slow
 def test_with_torch_compile(build, tmp_path, convert, sql):
-    """Watched returns, those of functions that are compiled included (inner@forward, scaled@criterion), change no graph."""
+    """Watching the returns of functions, also of compiled ones (inner@forward, scaled@criterion), changes no graph."""
     python, why = find_torch("sid")
     if not python:
         pytest.skip(why)

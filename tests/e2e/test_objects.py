@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects and locals read from raw memory, against what the program itself says of them.
+"""Objects and locals read from raw memory, compared with what the program itself says of them.
 
 Runs for every interpreter at hand. object_dump (tests/programs) prints what pywalk's renderer makes of each address.
 """
@@ -15,7 +15,7 @@ import pytest
 
 from conftest import choose_pythons, kill_group
 
-NAMED = os.environ.get("PROBING_PYTHONS", "").split()  # virtual environments too
+NAMED = os.environ.get("PROBING_PYTHONS", "").split()  # these may be virtual environments
 SCENES = pathlib.Path(__file__).with_name("object_scenes.py")
 
 
@@ -25,7 +25,7 @@ def dump(build):
         done = subprocess.run([str(build.root / "tests/programs/object_dump"), str(pid), *map(str, args)],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
         assert done.returncode == check, done.stderr
-        return done.stdout.decode()  # strict: must be UTF-8
+        return done.stdout.decode()  # strict decoding: it must be UTF-8
     return dump
 
 
@@ -36,7 +36,7 @@ def target(request):
         proc = subprocess.Popen([str(path), *map(str, args)], stdout=subprocess.PIPE, env=env, start_new_session=True)
 
         def stop():
-            kill_group(proc)  # and what it has forked
+            kill_group(proc)  # and the processes that it has forked
             proc.stdout.close()
         request.addfinalizer(stop)
         line = proc.stdout.readline()
@@ -71,7 +71,7 @@ def test_values_and_locals(python, dump, target):
     by_name = {f["name"].split(".")[-1]: {name: text for name, _, _, text in f["locals"]} for f in seen}
     kinds = {f["name"].split(".")[-1]: {name: flags for name, flags, _, _ in f["locals"]} for f in seen}
 
-    def default(text):  # object's own repr()
+    def default(text):  # as object's own repr()
         return re.sub(r"^<(\S+) object at ", r"<\1 at ", text)
     for name, wanted in truth["frames"].items():
         for local, text in wanted.items():
@@ -92,7 +92,7 @@ def test_debug_builds(python, dump, target):
 
 
 def test_limits(python, dump, target):
-    """Whatever the limits are: bounded, well-formed, ended by "..." where something was left out."""
+    """Whatever the limits are: the text is limited and well-formed, and ends with "..." if something was left out."""
     proc, truth = target(python.path, SCENES)
     addresses = [a for a, _ in truth["values"]][-200:]
     for size in (16, 17, 19, 30, 64, 200):
@@ -110,7 +110,8 @@ def test_limits(python, dump, target):
 
 @functools.lru_cache()
 def array_python(which):
-    """The path of a Python with numpy: "first": with torch too if one at hand has both; "torch 2": what torch-venv.sh says."""
+    """Returns the path of a Python with numpy. "first": with torch, too, if an installed one has both; "torch 2": the one that
+    torch-venv.sh prints."""
     if which == "torch 2":
         script = pathlib.Path(__file__).resolve().parents[2] / ".ci" / "torch-venv.sh"
         done = subprocess.run([str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=700)
@@ -130,21 +131,21 @@ def test_arrays_and_tensors(which, dump, target):
     all_agree(dump, proc.pid, truth["values"])
     assert len(truth["values"]) > (240 if "torch" in truth else 140)
 
-    # A torch whose version is not known, or whose layout is not the one of its version: the truth or nothing.
+    # A torch whose version is unknown, or whose layout is not that of its version: the output is right or empty.
     opaque = re.compile(r"<[\w.]+ at 0x[0-9a-f]+>$")
     for said, pid in truth.get("others", {}).items():
         tensors = [(a, t) for a, t in truth["values"] if t.startswith("<torch.Tensor")]
         lines = dump(pid, *[a for a, _ in tensors]).split("\n")[:-1]
         assert len(lines) == len(tensors) > 80
         for seen, (_, text) in zip(lines, tensors):
-            # whether it requires a gradient nothing could confirm
+            # nothing could confirm whether it requires a gradient
             assert opaque.match(seen) or (said == "99.7.0" and seen == text.replace(" requires_grad=True", "")), (seen, text)
         assert all(opaque.match(seen) for seen in lines) == (said != "99.7.0")
 
 
 @functools.lru_cache()
 def pandas_python():
-    """The first Python at hand that has pandas (PROBING_PYTHONS names others)."""
+    """Returns the first installed Python that has pandas (PROBING_PYTHONS names others)."""
     for path in NAMED + [p.path for p in choose_pythons()]:
         if subprocess.run([path, "-c", "import pandas"], stderr=subprocess.DEVNULL).returncode == 0:
             return path
@@ -199,7 +200,7 @@ def test_garbage(python, dump, target):
 
 @pytest.fixture(scope="session")
 def fuzz(tmp_path_factory):
-    """The fuzzer and the renderer in one program, with sanitizers whatever the build's own flags are."""
+    """Builds the fuzzer and the renderer as one program, with sanitizers, whatever the build's own flags are."""
     repo = pathlib.Path(__file__).resolve().parents[2]
     program = tmp_path_factory.mktemp("fuzz") / "fuzz_object"
     sources = [str(repo / "tests/fuzz/fuzz_object.c"), *map(str, (repo / "agent/pywalk").glob("*.c"))]
@@ -236,7 +237,7 @@ def test_damaged_tensors(which, dump, target, fuzz, tmp_path):
 
 @pytest.mark.slow
 def test_sweep(python, dump, target):
-    """Ten times as much garbage; and every object that the collector knows of in a program with many modules."""
+    """Ten times as much garbage, and every object that the collector knows in a program with many modules."""
     for seed in range(10):
         proc, addresses = target(python.path, "-c", GARBAGE % seed)
         for i in range(0, len(addresses), 700):
@@ -267,7 +268,7 @@ time.sleep(1000)
 
 
 def test_object_table():
-    """The checked-in table is what the generator makes from the headers at hand."""
+    """The checked-in table is what the generator makes from the installed headers."""
     room = pathlib.Path(__file__).resolve().parents[2] / "agent" / "pywalk"
     done = subprocess.run([sys.executable, str(room / "gen_objects.py"), "--check", str(room / "object_table.inc")],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
@@ -278,7 +279,7 @@ def test_object_table():
 
 @pytest.mark.parametrize("which", ["first", "torch 2"])
 def test_numpy_table(which):
-    """So is numpy's, where numpy and Python's headers are."""
+    """The same for numpy's table, if numpy and Python's headers are installed."""
     room = pathlib.Path(__file__).resolve().parents[2] / "agent" / "pywalk"
     code = "import numpy, sysconfig; print(numpy.get_include()); print(sysconfig.get_paths()['include'])"
     found = subprocess.run([array_python(which), "-c", code], stdout=subprocess.PIPE, check=True)

@@ -8,7 +8,8 @@ import pytest
 from ask_helpers import ask, edited
 from conftest import REPO
 
-# Calls of any length, up to 2 s from where they were, in threads that compute and in others; samples of a thread that computes, or of none that does.
+# SQL that makes calls of any length, up to 2 s from where they were, in threads that compute and in others, and samples of a thread that
+# computes, or of none.
 SCATTER = """
 UPDATE comm SET ts = ts + id * 7919003 % 401 * 10000000 - 2000000000, duration = id * 31 % 211 * 1000000, host = id % 5 * 1000000,
   op = iif(id % 7, op, NULL), flags = NOT id % 11, tid = iif(id % 3, (SELECT tid FROM thread WHERE trace = comm.id >> 40 ORDER BY id LIMIT 1), nullif(id % 2, 1));
@@ -24,7 +25,7 @@ def together(parts):
 
 
 def sums(c, trace, stacks, since):
-    """What overlap() says, without its sorting: every call with every pass, sample and step."""
+    """Returns what overlap() gives, computed without its sorting: every call is compared with every pass, sample and step."""
     passes = c.execute("SELECT ts, ts + duration, (SELECT tid FROM thread h WHERE h.id = (k.id >> 40 << 40) + k.thread) FROM torch_call k WHERE id >> 40 = ? AND duration IS NOT NULL"
                        " AND (stage IN (2, 3) OR stage = 0 AND depth = 0 AND parent IS NULL)", (trace,)).fetchall()
     waits = [w for w in c.execute("SELECT CAST(timestamp * 1e9 AS INTEGER), CAST(seconds * 1e9 AS INTEGER), tid FROM samples WHERE trace_id = ? AND state = 'idle' AND stack_id IN (%s)"
@@ -58,7 +59,7 @@ def test_the_merge_adds_up_what_lies_together(build, run, simulated_job, tmp_pat
         said = json.loads(run([build.tool("probing-query"), "--json", db, "SELECT overlap(%d, '%s', %s) AS o" % (trace, stacks, since if part else "NULL")]).stdout)[0]["o"]
         said = {s.pop("op"): s for s in json.loads(said)}
         plain = sums(c, trace, stacks, since)
-        if part:  # samples that lie in passes before that time are not looked at where they are of no call
+        if part:  # samples in passes before that time are not read if they belong to no call
             for s in said.values():
                 s.pop("waits")
         else:
@@ -90,7 +91,8 @@ def test_what_lies_under_several_passes_lies_under_once(build, run, simulated_jo
 
 @pytest.mark.slow
 def test_of_a_long_job_the_last_calls_are_asked(build, run, simulated_job, tmp_path):
-    """A day of many ranks takes no longer than its last hours: more than a million calls are not looked at, and that is said."""
+    """A day of many ranks takes no longer than its last hours: if there are more than a million calls, older ones are not read, and the
+    answer says so."""
     job = simulated_job("--seed", 1) / "out.db"
     more = "WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1300000) INSERT INTO comm SELECT (1 << 40) + 100000 + i," \
            " (SELECT start_ts - 2000000000 FROM trace_file WHERE id = 1) + i, NULL, 0, i, 'all_reduce', 8, 'f', 1, 1, NULL, NULL, 0 FROM n"
@@ -101,7 +103,7 @@ def test_of_a_long_job_the_last_calls_are_asked(build, run, simulated_job, tmp_p
 
 
 def test_it_reads_each_table_once():
-    """Calls were looked up in passes and samples one by one: an hour of 64 ranks took 30 s."""
+    """Once, calls were looked up in passes and samples one by one: an hour of 64 ranks took 30 s."""
     question, program = ((REPO / "tools" / name).read_text() for name in ("questions/85_overlap.sql", "overlap.c"))
     assert "torch_call" not in question and question.count("overlap(t.id") == 1
     for table in ("torch_call", "torch_step", "comm"):

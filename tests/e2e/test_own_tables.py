@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing.ExternalTable: rows of the program as tables of `probing query`, live, of the trace, and of several ranks."""
+"""probing.ExternalTable: rows of the program as tables of `probing query`: live, in the trace, and of several ranks."""
 import json
 import os
 import subprocess
@@ -126,7 +126,7 @@ def test_rows_of_a_trace(build, python, run, record, convert, sql):
 
 
 def test_without_a_recording(build, run, tmp_path):
-    """All but the trace is the same; what was declared before a recording began is a table of it."""
+    """Without a recording all works but the trace; a table that was declared before a recording began is in it."""
     later = "assert not probing.is_recording()\nprobing.enable('later.zst', sample_rate=0)\nt.append([7, None])\n"
     env = dict(os.environ, PYTHONPATH=str(build.share / "python"), PATH="%s:%s" % (build.bin, os.environ["PATH"]))
     run([sys.executable, "-c", WHOLE + later], env=env, cwd=str(tmp_path))
@@ -150,7 +150,7 @@ def test_rows_of_a_live_process(build, run, spawn, tmp_path, monkeypatch):
 
 
 def test_ranks_and_a_table_that_grew(build, run, record, tmp_path):
-    """Ranks whose tables have other columns, and a database that a second trace is added to."""
+    """Ranks whose tables have different columns, and a database that a second trace is added to."""
     env = dict(os.environ, PYTHONPATH=str(build.share / "python"), WORLD_SIZE="2")
     made = []
     for rank, columns in ((0, ["a", "b"]), (1, ["a", "c"])):
@@ -169,7 +169,7 @@ def test_ranks_and_a_table_that_grew(build, run, record, tmp_path):
 
 @pytest.mark.parametrize("library", ["pandas", "none"])
 def test_dataclasses_and_a_question_from_within(record, build, sql, convert, monkeypatch, library):
-    """@probing.table and probing.query(), as in the original: the program asks its own recording."""
+    """@probing.table and probing.query(), as in the original Probing: the program queries its own recording."""
     python = need("pandas") if library == "pandas" else sys.executable
     monkeypatch.setenv("PYTHONPATH", str(build.share / "python"))
     done = record(CLASSES, library, python=python)

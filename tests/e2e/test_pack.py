@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing pack: what was packed gives the same rows, is smaller, and nothing that was there is lost."""
+"""probing pack: a packed trace gives the same rows, is smaller, and has lost nothing."""
 import fcntl
 import json
 import os
@@ -24,12 +24,12 @@ def tables(db):
     return [r[0] for r in rows(db, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")]
 
 
-# Numbers are given in the order of time, block by block: larger blocks may turn two neighbours round.
+# Ids are given in the order of time, block by block: with larger blocks two neighbours may be swapped.
 NUMBERED = {"function", "frame", "stack", "part", "stack_total", "function_total", "sample"}
 
 
 def same_rows(a, b):
-    """All tables, row for row, but for what is of the file itself; samples and their stacks by what they say."""
+    """Returns all tables, row for row, except for facts about the file itself; samples and their stacks are compared by content."""
     assert tables(a) == tables(b) and NUMBERED < set(tables(a))
     for table in tables(a):
         wanted = [r[1] for r in rows(a, "PRAGMA table_info(%s)" % table) if r[1] not in VOLATILE.get(table, ())]
@@ -55,7 +55,7 @@ def pack(build, run):
 
 @pytest.fixture
 def recorded(record_calls, tmp_path):  # noqa: F811
-    """A trace with children, without names."""
+    """A trace with child processes, without symbols."""
     library = make_library(tmp_path)
     script = CALLS + """
 import os, time
@@ -77,7 +77,7 @@ def test_the_same_rows(build, recorded, pack, convert, sql, run, tmp_path):
     assert os.stat(str(tmp_path / "p.zst")).st_mode & 0o777 == 0o600
     run(["zstd", "-tq", tmp_path / "p.zst"])
     same_rows(before, convert(tmp_path / "p.zst"))
-    # as a directory, a file for each process
+    # packed as a directory, with a file for each process
     pack(recorded, "-q", "-o", str(tmp_path / "dir") + "/")
     assert len(list((tmp_path / "dir").glob("*.zst"))) == 3
     again = convert(tmp_path / "dir")
@@ -86,10 +86,10 @@ def test_the_same_rows(build, recorded, pack, convert, sql, run, tmp_path):
         wanted = [c for c in wanted if not c.endswith("id") and c not in VOLATILE["trace"] and c != "stack"]
         query = "SELECT %s FROM %s ORDER BY %s" % (", ".join('"%s"' % c for c in wanted), view, order)
         assert sorted(map(str, rows(before, query))) == sorted(map(str, rows(again, query))), view
-    # and what it holds needs no library
+    # and its symbols need no library
     (tmp_path / "libwork.so").unlink()
     same_rows(before, convert(tmp_path / "p.zst"))
-    # packing what was packed changes nothing any more
+    # packing a packed trace changes nothing
     pack(tmp_path / "p.zst", "-q", "-o", tmp_path / "pp.zst")
     same_rows(before, convert(tmp_path / "pp.zst"))
     assert abs(os.path.getsize(str(tmp_path / "pp.zst")) - os.path.getsize(str(tmp_path / "p.zst"))) < 200
@@ -115,21 +115,21 @@ def test_segments_are_joined(build, spawn, run, pack, convert, sql, tmp_path, mo
                   "SELECT f.name, sum(count) FROM stack_total JOIN stack_frame k USING (stack) JOIN frame r ON r.id = k.frame "
         "JOIN function f ON f.id = r.function GROUP BY 1 ORDER BY 1"):
         old, new = rows(before, query), rows(after, query)
-        if "k.depth" in query:  # a module that was loaded after the last list of them: once joined, the next segment's list names it
+        if "k.depth" in query:  # a module that was loaded after the last list of modules: in the joined trace, the next segment's list has it
             found = {r for o, n in zip(old, new) if o != n and o[:5] == n[:5] and o[5].startswith("0x") for r in (o[5:], n[5:])}
             old, new = ([r for r in side if r[5:] not in found] for side in (old, new))
         elif "sum(count)" in query:
             names = {r[0] for r in found}
             old, new = ([r for r in side if r[0] not in names] for side in (old, new))
         assert old == new, query
-    # In the place of the segments: the last one's name has it all, the others are gone.
+    # One file replaces the segments: it has the last one's name and contains everything, and the others are gone.
     pack(trace, "-q", "--replace")
     assert list((tmp_path / "t.zst.d").glob("*")) == [] and [p.name for p in tmp_path.glob("*.zst")].count("t.zst") == 1
     assert trace.read_bytes() == (tmp_path / "p.zst").read_bytes() and os.stat(str(trace)).st_mode & 0o777 == 0o600
-    # All anchors of the clock tell the time of all samples now.
+    # All clock anchors now apply to all samples.
     times = [rows(db, "SELECT ts FROM sample ORDER BY ts") for db in (before, after)]
     assert all(abs(a - b) < 1000000 for (a,), (b,) in zip(*times))
-    # the segments each told their dictionaries: once is enough
+    # each segment had its own copy of the dictionaries; one is enough now
     lines = list(format_reader.dump((tmp_path / "p.zst").read_bytes()))
     assert not any("damage" in line or line == "trace" or "rotated" in line for line in lines)
     blocks = [int(line.split("seq=")[1].split()[0]) for line in lines if line.startswith("block ")]
@@ -137,7 +137,7 @@ def test_segments_are_joined(build, spawn, run, pack, convert, sql, tmp_path, mo
 
 
 def in_segments(build, spawn, tmp_path):
-    """The trace of a process that goes on in three files at least."""
+    """Returns the trace of a process that was written in at least three files."""
     script = tmp_path / "s.py"
     script.write_text(SCRIPT.replace("SECONDS", "300"))
     trace = tmp_path / "t.zst"
@@ -150,7 +150,7 @@ def in_segments(build, spawn, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
 def test_a_stop_while_segments_are_joined(build, spawn, run, pack, convert, sql, tmp_path, monkeypatch):
-    """Wherever it is cut off, all that was recorded is there; and what is there twice is not packed twice."""
+    """Wherever the work is cut off, everything that was recorded is there; and what is there twice is not packed twice."""
     monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
     _, parts = in_segments(build, spawn, tmp_path)
     pack(tmp_path / "t.zst", "-q", "--no-symbols", "-o", tmp_path / "whole.zst")
@@ -169,7 +169,7 @@ def test_a_stop_while_segments_are_joined(build, spawn, run, pack, convert, sql,
         assert done.returncode != 0
         return place, [line.split("(")[0].split()[-1] for line in (tmp_path / (call + ".log")).read_text().splitlines() if "(" in line]
 
-    # The new file is on the disk before it gets its name, and its name before an old one goes.
+    # The new file is on the disk before it gets its name, and has its name before an old file is removed.
     place, calls = cut_off("unlink")
     assert calls[:4] == ["fsync", "rename", "fsync", "unlink"]
     assert (place / "t.zst").read_bytes() == whole
@@ -186,7 +186,7 @@ def test_a_stop_while_segments_are_joined(build, spawn, run, pack, convert, sql,
 
 
 def table_of(data):
-    """Of a trace: its rows by record type, and its blocks. Strings are as they are, not by number."""
+    """Returns a trace's rows by record type, and its blocks. Strings are given as texts, not as ids."""
     found, blocks = {}, []
     for line in format_reader.dump(data):
         assert "damage" not in line, line
@@ -199,8 +199,8 @@ def table_of(data):
 
 @pytest.mark.parametrize("own", [False, True])
 def test_small_blocks_become_larger_ones(build, run, pack, tmp_path, own):
-    """The same rows, each type in its order; no block is over 1 MiB, and each is known to lie where its rows do. own: one block has a row
-    that we do not know, and one is longer than we know: they stay as they are."""
+    """The rows are the same, each type in its order; no block is over 1 MiB, and the index says truly where each block's rows lie. own: one
+    block has a row of an unknown type, and one a row that is longer than we know: these blocks stay as they are."""
     run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--ranks", "1", "--nodes", "1", "--minutes", "6", "--hz", "200",
          "--step-ms", "500"])
     trace = next((tmp_path / "f").glob("*/*.zst"))
@@ -228,7 +228,7 @@ def test_small_blocks_become_larger_ones(build, run, pack, tmp_path, own):
     assert max(len(b) for _, b in packed) <= (1 << 20) + 120
     if own:
         assert [len(b) for h, b in packed if h["types"] >> 63] == [len(b) for _, h, b in format_reader.blocks(trace.read_bytes()) if h["types"] >> 63]
-    # better than all of it compressed at once, which cannot be read in part
+    # smaller than the whole trace compressed in one piece, which could not be read in part
     whole = subprocess.run("zstd -dcq '%s' | zstd -19q | wc -c" % trace, shell=True, stdout=subprocess.PIPE, check=True).stdout
     assert own or os.path.getsize(str(tmp_path / "p.zst")) < int(whole)
 
@@ -255,7 +255,7 @@ def test_nothing_is_written_over(recorded, pack, tmp_path):
 
 
 def test_segments_that_are_not_all_good(build, spawn, pack, convert, sql, tmp_path, monkeypatch):
-    """A damaged segment stays as it is; the others are packed, each for itself."""
+    """A damaged segment stays as it is; the others are packed separately."""
     monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
     _, parts = in_segments(build, spawn, tmp_path)
     parts[0].write_bytes(parts[0].read_bytes()[:-300])
@@ -279,7 +279,7 @@ def test_replace(recorded, pack, convert, tmp_path):
 
 
 def test_damaged(recorded, pack, convert, sql, tmp_path):
-    """What is good is packed; the packed trace tells of what is missing, as the original does."""
+    """What is good is packed; the packed trace says what is missing, as the original does."""
     data = bytearray(recorded.read_bytes())
     offsets = [pos for pos, header, _ in format_reader.blocks(bytes(data)) if header and header["kind"] == 2]
     data[offsets[0] + 90] ^= 0x55
@@ -308,7 +308,7 @@ def test_copies_count_once(recorded, pack, convert, sql, tmp_path):
 
 
 def test_while_it_is_recorded(build, spawn, pack, convert, sql, tmp_path):
-    """What is there so far is packed; in its place it is left alone."""
+    """What has been written so far is packed into another file; packing it in place is refused."""
     script = tmp_path / "s.py"
     script.write_text(SCRIPT.replace("SECONDS", "300"))
     trace = tmp_path / "t.zst"
@@ -316,7 +316,7 @@ def test_while_it_is_recorded(build, spawn, pack, convert, sql, tmp_path):
 
     def has_samples():
         (tmp_path / "p.zst").unlink(missing_ok=True)
-        done = pack(trace, "-q", "-o", tmp_path / "p.zst", check=None)  # there may be nothing in it yet
+        done = pack(trace, "-q", "-o", tmp_path / "p.zst", check=None)  # it may hold nothing yet
         return done.returncode == 0 and sql(convert(tmp_path / "p.zst"), "SELECT count(*) FROM sample")[0][0] > 0
 
     wait_until(has_samples)
@@ -327,7 +327,7 @@ def test_while_it_is_recorded(build, spawn, pack, convert, sql, tmp_path):
 
 
 def test_module_paths_that_are_no_files(record_calls, pack, tmp_path):
-    """A trace may name anything: a FIFO in the place of a library is not waited for."""
+    """A trace may name any path: if a FIFO lies where a library should, it is not waited for."""
     library = make_library(tmp_path)
     trace = record_calls(library, options=["--no-symbols"]).trace
     library.unlink()
@@ -337,7 +337,7 @@ def test_module_paths_that_are_no_files(record_calls, pack, tmp_path):
 
 
 def test_what_a_killed_pack_has_left(build, run, pack, tmp_path):
-    """Its unfinished file goes with the next pack there; one that another pack writes does not, nor what only has such a name."""
+    """The next pack there removes its unfinished file, but not a file that another pack is writing, nor another file with such a name."""
     golden = pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
     left, busy, mine = (tmp_path / (".probing-pack-" + name) for name in ("leftxx", "busyxx", "minexx"))
     left.write_bytes(golden.read_bytes()[:1000])
@@ -354,11 +354,11 @@ def test_what_a_killed_pack_has_left(build, run, pack, tmp_path):
 @pytest.mark.parametrize("how", ["--in-place", "--replace", "-o"])
 @pytest.mark.parametrize("limit", ["a file size limit", "a full disk"])
 def test_no_room(build, run, record_calls, tmp_path, limit, how):
-    """The trace stays as its process left it, nothing half is left, and one line says so."""
+    """The trace stays as its process left it, no half file is left, and one line says so."""
     library = make_library(tmp_path)
     trace = record_calls(library, options=["--no-symbols"]).trace
     fill = 4096 - 8 - os.path.getsize(str(trace)) % 4096
-    trace.write_bytes(trace.read_bytes() + b"\x50\x2a\x4d\x18" + fill.to_bytes(4, "little") + bytes(fill)) # to the end of its page
+    trace.write_bytes(trace.read_bytes() + b"\x50\x2a\x4d\x18" + fill.to_bytes(4, "little") + bytes(fill)) # up to the end of its page
     size = os.path.getsize(str(trace))
     assert symbol_blocks(trace) == []
     place = tmp_path / "small"
@@ -386,7 +386,7 @@ def test_no_room(build, run, record_calls, tmp_path, limit, how):
 
 @pytest.mark.pythons(torch=True, count=1)
 def test_torch_packed_elsewhere(build, record, pack, convert, python, tmp_path):
-    """A recording without names, packed here, converted where only the tools are."""
+    """A recording without symbols is packed here, and converted where only the tools are."""
     from test_complete import TRAIN
     trace = record(TRAIN, python=python, hz=200, options=["--no-symbols"]).trace
     here = convert(trace)
@@ -406,5 +406,5 @@ def test_a_stop_leaves_nothing(build, spawn, record_calls, tmp_path):
     packer = spawn([build.tool("probing"), "pack", many, "-l", "22", "-o", tmp_path / "p.zst"], stderr=subprocess.DEVNULL)
     wait_until(lambda: list(tmp_path.glob(".probing-pack*")) or packer.poll() is not None)
     packer.send_signal(signal.SIGTERM)
-    assert packer.wait(240) in (0, 3, -signal.SIGTERM)  # the last: it came when all was written
+    assert packer.wait(240) in (0, 3, -signal.SIGTERM)  # -SIGTERM: the signal came when everything was written
     assert not list(tmp_path.glob(".probing-pack*"))

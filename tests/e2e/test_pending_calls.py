@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent does in the main thread, as a pending call of CPython's, never keeps the program from going on."""
+"""What the agent does in the main thread, in pending calls of CPython, never keeps the program from going on."""
 import pytest
 from test_torch import find_torch
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which run a trace is of, and which attempt of it, follows from all traces together: also where they are read one by one, without a database of all."""
+"""Which run, and which attempt of it, a trace belongs to follows from all traces together, also if they are read one by one, without a common
+database."""
 import json
 import os
 import pathlib
@@ -23,7 +24,7 @@ out = [sorted(map(list, infos)), counts, t.problems]
 
 @pytest.fixture(scope="module")
 def restarted(build, tmp_path_factory):
-    """Traces of a job whose two ranks were started twice, the earlier ones first."""
+    """Returns the traces of a job whose two ranks were started twice, the earlier ones first."""
     out = tmp_path_factory.mktemp("restarted")
     subprocess.run(["make", "-s", "-C", str(pathlib.Path(__file__).parents[2]), "O=" + str(build.root), str(build.root / "tests/fleet/probing-fleet")],
                    check=True, stdout=subprocess.DEVNULL)
@@ -39,7 +40,7 @@ def in_database(sql, db):
 
 
 def test_without_a_launcher(build, ask, convert, sql, tmp_path):  # noqa: F811
-    """Two ranks that were started by hand and met at one address: one run, though neither says so."""
+    """Two ranks were started by hand and met at one address: they are one run, though neither names it."""
     code = "import time\nend = time.time() + 60\nwhile time.thread_time() < 0.5 and time.time() < end: sum(range(2000))\n"
     started = [subprocess.Popen([build.tool("probing-record"), "-q", "-o", str(tmp_path / ("%d.zst" % rank)), sys.executable, "-c",
                                  "import os, time\nopen('%d', 'w')\nwhile not os.path.exists('%d'): time.sleep(0.02)\n" % (rank, 1 - rank) + code], cwd=str(tmp_path),
@@ -49,7 +50,7 @@ def test_without_a_launcher(build, ask, convert, sql, tmp_path):  # noqa: F811
     want = in_database(sql, convert(*traces))
     infos, counts, _ = ask(PLACES, *traces)
     assert len({run for _, run, _ in want}) == 1 and infos == want and set(counts) == {want[0][1]}
-    assert len({ask(PLACES, t)[0][0][1] for t in traces}) == 2  # by itself each is a run
+    assert len({ask(PLACES, t)[0][0][1] for t in traces}) == 2  # alone, each trace is a run
 
 
 def test_ranks_that_are_started_again(build, run, ask, convert, sql, restarted, tmp_path):  # noqa: F811
@@ -57,14 +58,14 @@ def test_ranks_that_are_started_again(build, run, ask, convert, sql, restarted, 
     want = in_database(sql, whole)
     assert sorted(attempt for _, _, attempt in want) == [0, 0, 1, 1]
     assert ask(PLACES, *restarted)[0] == want
-    # A part of it, that is told by the whole.
+    # A part of a run, described by the whole.
     run([build.tool("probing-convert"), "-q", "--clocks", whole, restarted[3], tmp_path / "one.db"])
     assert in_database(sql, tmp_path / "one.db") == [w for w in want if w[0] == str(restarted[3])]
     assert sql(tmp_path / "one.db", "SELECT DISTINCT attempt FROM comm_metrics") == [(1,)]
 
 
 def test_a_recording_that_is_twice_in_a_file(ask, convert, sql, restarted, tmp_path):  # noqa: F811
-    """Not one behind the other, which are blocks that come again, but with another in between: the longest counts."""
+    """The two copies do not follow each other, which would be repeated blocks, but have another recording between them: the longest counts."""
     one, other = restarted[0].read_bytes(), restarted[1].read_bytes()
     for name, parts in (("twice", (one, other, one)), ("longer", (one[:len(one) * 2 // 3], other, one)), ("once", (one, other))):
         (tmp_path / (name + ".zst")).write_bytes(b"".join(parts))
@@ -75,7 +76,8 @@ def test_a_recording_that_is_twice_in_a_file(ask, convert, sql, restarted, tmp_p
 
 
 def test_a_data_set(build, run, convert, sql, restarted, tmp_path):
-    """Its views count attempts apart; what others tell later of a trace that is done is done again, or said."""
+    """Its views count attempts separately; if later traces change what is known of a trace that was already exported, it is exported again,
+    or the tool says so."""
     python = need("pyarrow", "duckdb")
 
     def export(*traces):
@@ -86,7 +88,7 @@ def test_a_data_set(build, run, convert, sql, restarted, tmp_path):
     def rows(query):
         return json.loads(run([python, "-c", "import duckdb, json, sys\nc = duckdb.connect()\nc.execute(open('set/views.duckdb.sql').read())\n"
                                "print(json.dumps(c.execute(sys.argv[1]).fetchall()))", query], cwd=str(tmp_path), timeout=200).stdout)
-    # The later ones first: by themselves they are the first attempt.
+    # The later traces come first: by themselves they are the first attempt.
     assert export(*restarted[2:])[0]["traces"] == 2
     assert rows("SELECT attempt, count(*) FROM trace GROUP BY 1 ORDER BY 1") == [[0, 2]]
     result, said = export(*restarted[:2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing.open(): traces as tables, without any other library. With other people's: test_engines.py."""
+"""probing.open(): traces as tables, without any other library. (With other people's libraries: test_engines.py.)"""
 import collections
 import json
 import pathlib
@@ -31,7 +31,7 @@ t.join()
 
 @pytest.fixture
 def ask(build, tmp_path):
-    """ask(code, *args, python=...): what `code` prints as JSON, or puts into `out`."""
+    """ask(code, *args, python=...): returns what `code` prints as JSON, or stores in `out`."""
     def run(code, *args, python=sys.executable, check=True):
         text = "import json, sys\nsys.path.insert(0, %r)\nimport probing\nout = None\n%s\nprint(json.dumps(out))" % (
             str(build.share / "python"), code)
@@ -55,7 +55,7 @@ FROM samples"""
 
 
 def same(arrow, rows):
-    """Times of the view are seconds as doubles: within half a microsecond."""
+    """Compares times. Those of the view are seconds in doubles: equal within half a microsecond."""
     got = sorted(([r[4], r[0] / 1e9] + r[1:] for r in arrow), key=lambda r: r[:2])
     want = sorted(([r[4]] + list(r) for r in rows), key=lambda r: r[:2])
     return len(got) == len(want) and all(abs(g[1] - w[1]) < 1e-6 and g[2:] == w[2:] for g, w in zip(got, want))
@@ -73,7 +73,7 @@ def test_samples_of_a_recording_are_those_of_sqlite(ask, record, convert, sql):
     db = convert(trace)
     rows = sql(db, SQL)
     assert len(rows) > 50 and same(ask(ROWS, trace), rows)
-    # Whole stacks: the same sums of seconds by stack.
+    # Whole stacks: for each one the same number of seconds.
     want = collections.Counter()
     frames = collections.defaultdict(list)
     for stack, func, lineno in sql(db, "SELECT k.stack, f.name, coalesce(r.line, 0) FROM stack_frame k JOIN frame r ON r.id = k.frame"
@@ -159,7 +159,7 @@ for wrong in (lambda: list(t.samples.select("nonsense").rows()), lambda: t.sampl
 
 
 def test_cut_traces_are_read_or_refused(ask, tmp_path):
-    """Lengths of a trace from one end to the other, and bytes changed all over it: rows or TraceError, and the process lives."""
+    """Traces cut at any length, and with bytes changed anywhere: rows or a TraceError, and the process survives."""
     out = ask("""
 import os
 data = open(sys.argv[1], "rb").read()
@@ -296,7 +296,8 @@ out = [len(list(s.rows())), type(capsule).__name__, type(schema).__name__]
 
 
 def test_questions_in_sql(ask, convert, tmp_path):
-    """Of traces, which are converted once, and of a database: the same; the temporary one goes with its object."""
+    """About traces, which are converted once, and about a database, with the same answers; the temporary database is deleted with its
+    object."""
     code = """
 import os
 t = probing.open(sys.argv[1])
@@ -359,7 +360,7 @@ except probing.TraceError as error:
 
 
 def test_notebooks(ask, record):
-    """Names that are markup are shown, not obeyed; a picture is an SVG in a frame of its own."""
+    """Names that contain markup are shown, not obeyed; a picture is an SVG in a frame of its own."""
     trace = record('import threading, time\nt = threading.Thread(target=time.sleep, args=(0.5,), name="<script>alert(1)</script>")\n'
                    't.start()\nt.join()\n', hz=100).trace
     out = ask("""
@@ -375,7 +376,8 @@ out = [t.samples._repr_html_(), t._repr_html_(), picture.svg, picture._repr_html
 
 
 def test_clocks_of_several_machines(ask, build, run, sql, tmp_path):
-    """Machines a second apart: direct reads have the database's times, to the nanosecond; so has a trace alone, by that database's clocks."""
+    """Machines a second apart: traces that are read directly have the database's times, to the nanosecond; so does a single trace, by that
+    database's clocks."""
     run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", tmp_path / "f", "--ranks", "4", "--nodes", "2", "--minutes", "0.2", "--hz", "20",
          "--offset", "1"])
     nodes = sorted(str(p) for p in (tmp_path / "f").glob("node*"))

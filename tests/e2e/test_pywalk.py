@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The frame walker against stacks that are known: CPython's own account of them, and lines known by construction.
+"""The frame walker compared with known stacks: CPython's own account of them, and lines known by construction.
 
-Runs for every interpreter at hand. pywalk_dump (tests/programs) stops the target and prints what pywalk sees.
+Runs for every installed interpreter. pywalk_dump (tests/programs) stops the target and prints what pywalk sees.
 """
 import json
 import os
@@ -25,7 +25,7 @@ def dump(build):
 
 
 def start(python, *args, **popen):
-    """Starts it; returns the process and the first line it prints."""
+    """Starts the script, and returns the process and the first line that it prints."""
     popen.setdefault("env", dict(os.environ, PYTHONIOENCODING="utf-8"))
     proc = subprocess.Popen([python.path, *map(str, args)], stdout=subprocess.PIPE, **popen)
     line = proc.stdout.readline()
@@ -49,7 +49,7 @@ def target(request):
 
 
 def as_pywalk_says(text, size):
-    """How pywalk writes a str into a buffer of that size: lone surrogates as ?, cut at a character."""
+    """Returns a str as pywalk writes it into a buffer of that size: lone surrogates as ?, and cut between characters."""
     data = "".join("?" if 0xD800 <= ord(c) < 0xE000 else c for c in text).encode()[:size - 1]
     return data.decode(errors="ignore")
 
@@ -62,7 +62,7 @@ def frames_of(thread):
 def test_scenes(python, dump, target):
     proc, line = target(python, SCENES)
     truth = json.loads(line.decode())
-    for _ in range(20000):  # until it is past its print, which gives the GIL up
+    for _ in range(20000):  # until it is past its print, which releases the GIL
         seen = dump(proc.pid)
         if any(t["main"] and t["frames"][0]["name"] == "spin" for t in seen["threads"]):
             break
@@ -90,7 +90,7 @@ def test_scenes(python, dump, target):
     assert [f[0] for f in frames_of(main)] == ["spin", "main", "<module>"]
     assert all(source[f["line"] - 1].endswith("#@") for f in main["frames"])
 
-    # One native eval loop runs several Python frames from 3.11 on: which ones came from native code.
+    # From 3.11 on one native eval loop runs several Python frames: which of them were called from native code.
     def entries(scene):
         return [(f["name"].split(".")[-1], f["entry"]) for f in threads[truth["scenes"][scene]["ident"]]["frames"]]
     if python.version < (3, 11):
@@ -103,7 +103,7 @@ def test_scenes(python, dump, target):
     for thread in seen["threads"]:
         assert thread["frames"][-1]["entry"]
 
-    # By construction too: the exact line inside a call that is spread over several.
+    # Also known by construction: the exact line inside a call that is spread over several lines.
     if python.version >= (3, 8):
         lines = [l for n, f, l in truth["scenes"]["nested"]["stack"] if n.endswith("two")]
         assert [f["line"] for f in threads[truth["scenes"]["nested"]["ident"]]["frames"]
@@ -132,9 +132,9 @@ while True:
 
 @pytest.mark.pythons(every=True)
 def test_not_stopped(python, dump, target, build):
-    """Read while threads come and go, without a stop and without a look at their clocks (the sampler looks, GDB stops):
-    nearly all that changes is refused, and what is told begins where a thread begins. Now and then a
-    generator that is just being suspended looks like a thread's first frame."""
+    """Reads while threads come and go, without stopping them or looking at their clocks (as the sampler does; GDB stops them). Nearly
+    everything that changes is refused, and a stack that is returned begins where a thread begins. A generator that is just being suspended
+    sometimes looks like a thread's first frame."""
     proc, _ = target(python, "-c", CHURN)
     program = str(build.root / "tests/programs/pywalk_dump")
     good = refused = wrong = 0
@@ -149,7 +149,7 @@ def test_not_stopped(python, dump, target, build):
             if thread["rc"] < 0:
                 refused += 1
             elif thread["frames"]:
-                # a frame's code may be gone by the time its name is read
+                # a frame's code object may be gone by the time its name is read
                 base = thread["frames"][-1].get("name", "<module>").split(".")[-1]
                 wrong += base not in ("<module>", "_bootstrap")
                 good += 1
@@ -179,7 +179,7 @@ time.sleep(1000)
 def test_subinterpreter(python, dump, target):
     proc, line = target(python, "-c", SUB)
     assert line == b"ready\n"
-    for _ in range(20000):  # until both sleep
+    for _ in range(20000):  # until both threads sleep
         seen = dump(proc.pid)
         if not any(t["gil"] for t in seen["threads"]):
             break
@@ -208,7 +208,7 @@ outside()
 
 @pytest.mark.pythons(every=True, min=(3, 12))
 def test_two_gils(python, dump, target):
-    """Interpreters with a GIL each: both threads run, and each holds its own."""
+    """Interpreters with a GIL each: both threads run, and each holds its own GIL."""
     proc, _ = target(python, "-c", TWO_GILS)
     for _ in range(2000):
         threads = {t["interp"]: t for t in dump(proc.pid)["threads"] if t["gil"] and t["rc"] > 0}
@@ -238,7 +238,7 @@ else:
 
 @pytest.mark.pythons(every=True, min=(3, 7))
 def test_collecting_and_finalising(python, dump, target):
-    """A finaliser that spins, in a garbage collection and at the very end of the program."""
+    """A finaliser that spins: once in a garbage collection, and once at the very end of the program."""
     for what, flag in (("gc", 4), ("exit", 8)):
         proc, line = target(python, "-c", STATES, what)
         assert line == b"spins\n"
@@ -271,7 +271,8 @@ outer()
 
 
 def test_stripped(python, dump, target, tmp_path):
-    """No symbol table, only what dynamic linking needs: of libpython (put before the other one), or of the program."""
+    """Without a symbol table, with only what dynamic linking needs: libpython (a copy that is found before the installed one), or the
+    program."""
     if python.shared:
         code = "import sys; print([l.split()[-1] for l in open('/proc/self/maps') if '/libpython3.' in l][0])"
         library = pathlib.Path(subprocess.check_output([python.path, "-c", code]).decode().strip())
@@ -285,7 +286,7 @@ def test_stripped(python, dump, target, tmp_path):
         subprocess.run(["strip", "--strip-all", "-o", str(copy), str(library)], check=True, timeout=240)
         assert not symbols(copy)
     else:
-        copy = library  # stripped by who made it
+        copy = library  # it was already stripped by its maker
     env = dict(os.environ)
     path = python.path
     if python.shared:
@@ -308,7 +309,7 @@ MOVED = "import os, time; os.unlink(%r); print('x', flush=True); time.sleep(1000
 
 @pytest.mark.pythons(shared=False, count=1)
 def test_deleted_binary(python, dump, target, tmp_path):
-    """A program that was replaced while it runs (an upgrade): the image in memory is what counts."""
+    """A program's file that is replaced while it runs, as by an upgrade: the image in memory is used."""
     copy = tmp_path / "python3"
     copy.write_bytes(pathlib.Path(os.path.realpath(python.path)).read_bytes())
     copy.chmod(0o755)
@@ -319,7 +320,7 @@ def test_deleted_binary(python, dump, target, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="starts a process as somebody else")
 def test_not_allowed(build, target):
-    """As nobody, look at our own process: the answer says that it may not be read."""
+    """User nobody looks at a process of ours: the answer says that it may not be read."""
     proc = subprocess.Popen(["sleep", "100"])
     program = build.root / "tests/programs/pywalk_dump"
     try:
@@ -398,7 +399,7 @@ for source, path in sources:
 
 @pytest.mark.pythons(every=True)
 def test_line_tables(python, build, tmp_path):
-    """Every instruction of a large part of the standard library has the line, and from 3.11 on the columns, that the interpreter gives it."""
+    """Every instruction of a large part of the standard library has the line that the interpreter gives it, and from 3.11 on the columns."""
     cases = tmp_path / "cases"
     subprocess.run([python.path, "-c", LINES, str(cases)], check=True, timeout=240)
     done = subprocess.run([str(build.root / "tests/programs/pywalk_dump"), "--lines", str(cases)],
@@ -415,7 +416,7 @@ def test_line_tables(python, build, tmp_path):
     ("gen_offsets.py", "offsets_table.inc", []), ("gen_offsets.py", "debug_table.inc", ["--debug"]),
     ("gen_tasks.py", "task_table.inc", [])])
 def test_offsets_table(generator, table, option):
-    """The checked-in tables are what the generator makes from the headers at hand."""
+    """The checked-in tables are what the generator makes from the installed headers."""
     room = pathlib.Path(__file__).resolve().parents[2] / "agent" / "pywalk"
     done = subprocess.run([sys.executable, str(room / generator), "--check", str(room / table)] + option,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
@@ -428,7 +429,7 @@ def test_offsets_table(generator, table, option):
 
 @pytest.fixture(scope="session")
 def fuzz(tmp_path_factory):
-    """The fuzzer and the walker in one program, with sanitizers whatever the build's own flags are."""
+    """Builds the fuzzer and the walker as one program, with sanitizers, whatever the build's own flags are."""
     repo = pathlib.Path(__file__).resolve().parents[2]
     program = tmp_path_factory.mktemp("fuzz") / "fuzz_pywalk"
     sources = [str(repo / "tests/fuzz/fuzz_pywalk.c"), *map(str, (repo / "agent/pywalk").glob("*.c"))]

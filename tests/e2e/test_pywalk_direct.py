@@ -22,10 +22,9 @@ def stress(python, build, seconds):
     assert stats["mixed"] == 0, "a stack that cannot be"
     assert stats["base"] == good, "a stack that does not begin in the module"
     assert stats["empty"] == stats["cut"] == 0
-    assert min(stats["chain_a"], stats["chain_b"]) > 100  # how the time divides between them is the interpreter's affair
-    # What was caught while it was changing is dropped. 3.11 and 3.12 have such a moment, some instructions long, whenever
-    # C code calls Python; 3.11 to 3.13 one while a chunk of the data stack is given back to the kernel. This program does
-    # little else.
+    assert min(stats["chain_a"], stats["chain_b"]) > 100  # how the time is divided between them depends on the interpreter
+    # A stack that was read while it changed is dropped. 3.11 and 3.12 have such a moment, some instructions long, whenever C code calls
+    # Python; 3.11 to 3.13 have one while a chunk of the data stack is given back to the kernel. This program does little else.
     assert stats["torn"] + stats["fault"] <= stats["samples"] / (50 if python.version >= (3, 11) else 10000)
     return stats
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""asyncio's tasks from raw memory: which, where they wait, and who awaits whom, against what Python itself says."""
+"""asyncio's tasks read from raw memory: which there are, where they wait, and who awaits whom, compared with what Python itself says."""
 import json
 import pathlib
 import subprocess

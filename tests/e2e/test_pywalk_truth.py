@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A million stacks of programs that never stand still: none may be impossible but those that are marked.
+"""A million stacks of programs that never stand still: none may be impossible, except those that are marked.
 
-The walker itself, at thousands of looks a second (test_backtrace_truth.py: what the tool says of the same program).
+Tests the walker itself, with thousands of looks a second; test_backtrace_truth.py tests what the tool says of the same program.
 """
 import importlib.util
 import json
@@ -12,7 +12,7 @@ import pytest
 
 
 def busy():
-    """The program of test_backtrace_truth.py and its rules; but it computes more, and lets go of the GIL less often."""
+    """Returns the program of test_backtrace_truth.py and its rules, changed to compute more and to release the GIL less often."""
     path = pathlib.Path(__file__).with_name("test_backtrace_truth.py")
     spec = importlib.util.spec_from_file_location("busy_program", str(path))
     module = importlib.util.module_from_spec(spec)
@@ -62,5 +62,5 @@ def test_stacks(build, spawn, tmp_path, python):
 @pytest.mark.slow
 @pytest.mark.pythons(debug=None)
 def test_a_million_stacks(build, spawn, tmp_path, python):
-    """100,000 stopped ones of each version, and as many of the running program."""
+    """For each version 100,000 stacks of the stopped program, and as many of the running one."""
     truth(build, spawn, tmp_path, python, 100000, 100000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The second question on the same traces: asked of the database that the first one made."""
+"""The second question about the same traces is answered from the database that the first one made."""
 import os
 import pathlib
 import shutil
@@ -41,7 +41,7 @@ def kept(cache):
 
 
 def mark(cache):
-    """What is answered from now on was not converted anew."""
+    """Marks the database, so that an answer with the mark was not converted anew."""
     for db in kept(cache):
         with sqlite3.connect(str(db)) as c:
             c.execute("UPDATE trace_file SET command = ?", (MARK,))
@@ -60,9 +60,9 @@ def test_the_second_question_converts_nothing(ask, cache, trace):
 def test_a_trace_that_has_changed_is_converted_again(ask, cache, trace):
     ask(trace, QUESTION)
     mark(cache)
-    shutil.copy(str(GOLDEN / "epochs.zst"), str(trace)) # the same name, other content
+    shutil.copy(str(GOLDEN / "epochs.zst"), str(trace)) # the same name with other content
     assert MARK not in ask(trace, QUESTION).stdout
-    assert len(kept(cache)) == 1 # and the older state is gone
+    assert len(kept(cache)) == 1 # and the database of the older state is gone
 
 
 def test_a_change_that_leaves_size_time_and_end_is_seen(ask, cache, trace):
@@ -88,10 +88,10 @@ def test_without_a_cache(ask, cache, trace, monkeypatch):
     assert not cache.exists() or not kept(cache)
     monkeypatch.setenv("PROBING_CACHE_DIR", "")
     ask(trace, QUESTION)
-    monkeypatch.setenv("PROBING_CACHE_DIR", str(trace)) # no folder
+    monkeypatch.setenv("PROBING_CACHE_DIR", str(trace)) # not a folder
     assert ask(trace, QUESTION).stderr == ""
     monkeypatch.setenv("PROBING_CACHE_DIR", str(cache))
-    assert ask("-", QUESTION, input=trace.read_bytes(), binary=True).stdout # standard input has no name
+    assert ask("-", QUESTION, input=trace.read_bytes(), binary=True).stdout # standard input has no name to find a database by
     assert not cache.exists() or not kept(cache)
 
 
@@ -116,10 +116,10 @@ def test_what_others_put_there_is_not_read(ask, cache, trace, tmp_path):
     db.rename(away)
     db.symlink_to(away) # a link
     assert MARK not in ask(trace, QUESTION).stdout
-    with sqlite3.connect(str(away)) as c: # what it points to is as it was
+    with sqlite3.connect(str(away)) as c: # what it points to is unchanged
         assert c.execute(QUESTION).fetchone() == (MARK,)
     mark(cache)
-    kept(cache)[0].chmod(0o666) # anybody may have written it
+    kept(cache)[0].chmod(0o666) # any user may have changed it
     assert MARK not in ask(trace, QUESTION).stdout
 
 
@@ -133,7 +133,7 @@ def test_many_at_once(build, cache, trace):
 
 def test_the_oldest_go(ask, cache, trace):
     ask(trace, QUESTION)
-    for i, age in enumerate((300, 200, 100)): # 5 GB each, on no disk
+    for i, age in enumerate((300, 200, 100)): # 5 GB each, without using the disk
         name = cache / ("%016x-%016x.db" % (i, i))
         name.touch()
         os.truncate(str(name), 5 << 30)
@@ -144,27 +144,27 @@ def test_the_oldest_go(ask, cache, trace):
     ask(trace, QUESTION)
     names = {p.name[:4] + p.name[15] for p in kept(cache) if p != foreign}
     assert "00000" not in names and "00001" not in names and foreign.exists()
-    assert any(n[:4] != "0000" for n in names) # what was just asked stays
+    assert any(n[:4] != "0000" for n in names) # the database that was just asked stays
 
 
 def test_a_part_of_the_time(ask, cache, trace):
     count = "SELECT count(*), max(timestamp) - min(timestamp) FROM samples"
     some, all_of_it = [ask(*part, trace, count).stdout.splitlines()[1].split(",") for part in (["--to", "+2s"], [])]
     assert 0 < int(some[0]) < int(all_of_it[0]) and float(some[1]) <= 2.001 < float(all_of_it[1])
-    assert len(kept(cache)) == 2 # one does not answer for the other
+    assert len(kept(cache)) == 2 # neither answers for the other
     assert [ask(*part, trace, count).stdout.splitlines()[1].split(",") for part in (["--to", "+2s"], [])] == [some, all_of_it]
     assert "write a length" in ask("--last", "soon", trace, count, check=2).stderr
     assert "is a database" in ask("--last", "1s", kept(cache)[0], count, check=2).stderr
 
 
 def test_what_traces_say_of_themselves(ask, cache, trace, sql):
-    """Their samples are not read for it; the next question about them is not answered by that."""
+    """Samples are not read for such a question, and the small database does not answer the next question about them."""
     for query in ("SELECT table_name FROM information_schema.tables", QUESTION, "SELECT name FROM information_schema.df_settings", "SELECT run, ranks FROM runs"):
         said = ask(trace, query)
         assert said.stdout == ask("--no-cache", trace, query + " /* python: all is read */").stdout and said.stdout.count("\n") > 1
         one, = kept(cache)
         assert sql(one, "SELECT (SELECT count(*) FROM sample), (SELECT count(*) FROM trace_file)") == [(0, 1)]
-        if "tables" in query:  # the program's own tables are names, too: its events are read besides
+        if "tables" in query:  # the program's own tables are names, too, so its events are also read
             one.unlink()
     of_all = {query: ask("--no-cache", trace, query).stdout for query in ("SELECT func FROM python.backtrace", "SELECT lost, records FROM trace",
                                                                          "SELECT command, (SELECT count(*) FROM samples) FROM trace", "SELECT signal FROM trace")}
@@ -173,12 +173,12 @@ def test_what_traces_say_of_themselves(ask, cache, trace, sql):
         assert len(kept(cache)) == 2
     mark(cache)
     one.unlink()
-    assert MARK in ask(trace, QUESTION).stdout and len(kept(cache)) == 1  # what holds all answers that, too
+    assert MARK in ask(trace, QUESTION).stdout and len(kept(cache)) == 1  # the database of everything answers that, too
 
 
 def test_a_part_of_what_is_too_large_is_kept(ask, cache, trace):
-    """What its whole database would take does not matter to who asks for a second of it."""
-    with open(str(trace), "ab") as f:  # 3 GB that say nothing, on no disk: a frame to be passed over
+    """If someone asks about one second, it does not matter how large the whole database would be."""
+    with open(str(trace), "ab") as f:  # 3 GB that contain nothing and use no disk: a frame to be skipped
         f.write(struct.pack("<II", 0x184D2A50, 3 << 30))
         f.truncate(f.tell() + (3 << 30))
     count = "SELECT count(*) FROM sample"
@@ -187,7 +187,7 @@ def test_a_part_of_what_is_too_large_is_kept(ask, cache, trace):
     part, = kept(cache)
     with sqlite3.connect(str(part)) as c:
         c.execute("DELETE FROM sample")
-    assert int(first.split()[1]) > 0 and ask("--last", "1s", trace, count).stdout.split()[1] == "0"  # it is asked
+    assert int(first.split()[1]) > 0 and ask("--last", "1s", trace, count).stdout.split()[1] == "0"  # the answer comes from its records
 
 
 def test_a_part_holds_what_its_question_is_about(ask, cache, fleet, sql):  # noqa: F811
@@ -208,7 +208,7 @@ def test_a_part_holds_what_its_question_is_about(ask, cache, fleet, sql):  # noq
     assert sql(newest, held) == [(1, 0, 0)]  # sums need no rows of samples
     questions[sums] = "function_total"
     assert ask("--last", "5s", out, "SELECT sum(lost), min(complete) FROM trace").stdout.split()[1] == "0,1"
-    for question in questions:  # what holds all answers them, too
+    for question in questions:  # the database of everything answers these, too
         assert ask("--last", "5s", out, question).stdout == whole[question] and len(kept(cache)) == len(questions) + 1
     assert ask("--last", "4s", out, "SELECT count(*) > 0 FROM python.backtrace").stdout.split()[-1] == "1"
     assert ask("--last", "3s", out, "SELECT 1").stdout.split()[-1] == "1"

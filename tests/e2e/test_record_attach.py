@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing record -p PID -d S -o FILE`: inject, wait, stop and write in one line."""
+"""`probing record -p PID -d S -o FILE`: injects, waits, stops and writes, in one command."""
 import gzip
 import json
 import os
@@ -37,7 +37,7 @@ def target(spawn, python, tmp_path):
 
 @pytest.fixture
 def until_enough(build, run, spawn):
-    """Records a process until there are so many samples, which is the machine's affair, and ends that by Ctrl-C."""
+    """Records a process until there are so many samples, which takes as long as the machine needs, and ends that by Ctrl-C."""
     def do(process, path, samples=30):
         recorder = spawn([build.tool("probing"), "record", "-p", process.pid, "-r", "100", "-o", path], stderr=subprocess.PIPE,
                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
@@ -57,7 +57,7 @@ def test_every_output(build, run, target, sql, tmp_path, until_enough):
     probing = build.tool("probing")
     for name in ("a.zst", "a.db", "a.svg", "a.folded", "a.html"):
         until_enough(process, tmp_path / name)
-        assert run([probing, "list", "--json"], check=1).stdout == "[]\n"  # no longer recorded
+        assert run([probing, "list", "--json"], check=1).stdout == "[]\n"  # it is no longer being recorded
     assert sql(tmp_path / "a.db", "SELECT (SELECT sum(count) FROM samples) + (SELECT coalesce(sum(count), 0) FROM loss) > 20")[0][0]
     assert "inner" in [f for f, in sql(tmp_path / "a.db", "SELECT func FROM hot_functions WHERE python_self > 0")]
     assert (tmp_path / "a.svg").read_text().count("inner") > 0
@@ -65,14 +65,14 @@ def test_every_output(build, run, target, sql, tmp_path, until_enough):
     assert re.search(r"work.*;inner.* \d+\n", (tmp_path / "a.folded").read_text())
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith("a.")) == ["a.db", "a.folded", "a.html", "a.svg", "a.zst"]
     assert "1" == run([build.tool("probing-query"), "--csv", tmp_path / "a.zst", "SELECT count(*) > 0 AS n FROM samples"]).stdout.split()[1]
-    # What is there: a database and a picture of ours are replaced, a trace is not.
+    # Existing files: a database and a picture of ours are replaced, a trace is not.
     run([probing, "record", "-q", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "a.db"])
     assert "is there already" in run([probing, "record", "-p", process.pid, "-d", "0.2", "-o", tmp_path / "a.zst"], check=3).stderr
 
 
 @pytest.mark.pythons(count=1)
 def test_outputs_of_export(build, run, target, tmp_path):
-    """What probing-export writes, by the name: each is of its format, and nothing else is left."""
+    """The formats of probing-export, chosen by the file's name: each file has its format, and no other file is left."""
     process = target()
     names = ("b.json", "b.speedscope.json", "b.firefox.json", "b.pb.gz", "b.pftrace", "b.otlp", "b.collapsed", "b.csv", "b.jsonl")
     for name in names:
@@ -90,7 +90,7 @@ def test_outputs_of_export(build, run, target, tmp_path):
 
 @pytest.mark.pythons(count=1)
 def test_ended_early(build, spawn, target, sql, tmp_path, until_enough):
-    """By Ctrl-C, and by the end of the process: what there is is written."""
+    """Ended by Ctrl-C, and by the end of the process: what was recorded is written."""
     until_enough(target(), tmp_path / "c.db")
     assert sql(tmp_path / "c.db", "SELECT sum(count) > 20 FROM samples")[0][0]
     short = target(2, "then", stdin=subprocess.PIPE)

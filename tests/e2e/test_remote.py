@@ -14,7 +14,7 @@ pytestmark = [needs_gdb, pytest.mark.skipif(GDBSERVER is None, reason="no gdbser
 
 @pytest.fixture
 def gdbserver(spawn):
-    """gdbserver(option, ..., then=[...]): the process, and the address where it listens."""
+    """gdbserver(option, ..., then=[...]): returns the process, and the address at which it listens."""
     def start(*options, then=()):
         server = spawn([GDBSERVER] + list(options) + ["127.0.0.1:0"] + list(then), stderr=-2)
         return server, "127.0.0.1:" + wait_for_line(server, "Listening on").split()[-1]
@@ -59,7 +59,7 @@ def test_extended_remote(build, run, spawn, gdbserver, tmp_path, python):
 
 @pytest.mark.pythons(count=1)
 def test_started_by_gdbserver_stopped_at_a_breakpoint(build, run, gdbserver, python):
-    """Also: what was selected in GDB stays selected, and nothing is changed in the target."""
+    """Also: the selection in GDB does not change, and neither does anything in the target."""
     code = "import os\ndef outer():\n    inner()\ndef inner():\n    os.getpid()\nouter()\n"
     _, where = gdbserver("--once", then=[python.path, "-S", "-c", code])
     said = ask(build, run, "target remote " + where, "break getpid", "continue", "up", "probing-backtrace --json",

@@ -16,12 +16,12 @@ ENV = {"PROBING_TOKEN": TOKEN, "PROBING_CONTROL_TOKEN": CONTROL}
 
 
 def test_from_a_pipe(serve, remote, target):
-    """Names stay from input to input, blocks end where Python's do, an exception is no end, exit() is one."""
+    """Names are kept from input to input, blocks end where Python's do, an exception does not end the session, exit() does."""
     server, pid = serve("--allow-control"), str(target.pid)
     text = "x = 5\nfor i in range(2):\n    print(i, x)\n\nx + 1\n_ * 2\ndef f():\n    return x\n\nf()\nexit()\n7\n"
     done = remote(server, "repl", pid, control=True, input=text)
     assert done.stdout == "0 5\n1 5\n6\n12\n5\n" and done.stderr == ""
-    assert remote(server, "eval", pid, "x", control=True).stdout == "5\n"  # __main__'s
+    assert remote(server, "eval", pid, "x", control=True).stdout == "5\n"  # the variable of __main__
     done = remote(server, "repl", pid, control=True, check=1, input="1/0\n2 +\n'on it goes'\nif 1:\n    print('at the end')")
     assert done.stdout == "'on it goes'\nat the end\n" and "ZeroDivisionError" in done.stderr and "SyntaxError" in done.stderr
     done = remote(server, "repl", pid, control=True, check=1, input="1\nraise SystemExit\n7\n")
@@ -44,7 +44,7 @@ def test_refused(serve, remote, target):
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 def test_ctrl_c(serve, target, build, spawn, tmp_path, tls):
-    """The input is interrupted there, what it printed and where it was still comes, and the prompt goes on."""
+    """The input is interrupted in the process; what it printed and its traceback still arrive, and the prompt comes back."""
     env, scheme, args = dict(os.environ, **ENV), "", ["--allow-control"]
     if tls:
         cert, key = certificate(tmp_path)
@@ -73,7 +73,7 @@ def test_in_a_terminal(serve, target, build, tmp_path):
         assert "process %d at %s" % (target.pid, server.where) in terminal.screen()
         terminal.type("wait_h")
         terminal.until(">>> wait_h")
-        terminal.complete(">>> wait_here")  # from the target
+        terminal.complete(">>> wait_here")  # comes from the target
         terminal.type(".__name__", "Enter")
         terminal.until("'wait_here'")
         terminal.type("for i in 'ab':", "Enter")

@@ -40,7 +40,7 @@ def test_refused(serve, remote, recorded):
     assert "usage: probing top" in remote(server, "top", pid, "--help").stdout
     done = remote(server, "top", pid, check=3, more={"PROBING_CONTROL_TOKEN": "wrong"})
     assert done.stdout == "" and len(done.stderr.splitlines()) == 1
-    for args in (["--view", "x"], ["/etc/passwd"], ["--interval", "1"]):  # what the server is asked by other clients
+    for args in (["--view", "x"], ["/etc/passwd"], ["--interval", "1"]):  # requests that other clients make of the server
         status = server.ask("/api/v1/command", {"command": "top", "pid": pid, "args": args})
         assert status[0] == 403 or status[2].endswith(b"x 2\n"), status
 
@@ -65,7 +65,7 @@ def test_on_a_terminal(serve, recorded, build, tmp_path):
     with Pane(tmp_path, "%s -t %s top %d --interval 0.5" % (build.tool("probing"), server.where, pid), ENV) as pane:
         check_screen(pane)
         pane.again()
-        server.process.send_signal(signal.SIGSTOP)  # it takes the connection, and answers no more
+        server.process.send_signal(signal.SIGSTOP)  # it accepts the connection, and does not answer any more
         try:
             wait_until(connected)
             pane.key("C-c")

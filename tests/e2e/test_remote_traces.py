@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing.open() of web servers and object stores: by ranges, and no more of them than the question needs; counted by the server."""
+"""probing.open() of traces on web servers and object stores: read by ranges, and no more of them than the question needs, as the server
+counts."""
 import http.server
 import json
 import os
@@ -13,7 +14,7 @@ from test_engines import engine, need  # noqa: F401
 
 
 class Ranges(http.server.BaseHTTPRequestHandler):
-    """GET and HEAD of the files of a folder, with ranges; counts what it sends of each."""
+    """Serves GET and HEAD for the files of a folder, with ranges, and counts how much of each it sends."""
     protocol_version = "HTTP/1.1"
 
     def do_HEAD(self):
@@ -37,7 +38,7 @@ class Ranges(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0" if fail else str(len(data)))
         self.end_headers()
         if body and not fail:
-            with self.server.counting:  # before the client can have it all, and ask for the count
+            with self.server.counting:  # counted before the client can have received everything and ask for the count
                 self.server.sent += len(data)
             self.wfile.write(data)
 
@@ -61,7 +62,7 @@ def server(tmp_path):
 
 
 def make_trace(build, run, folder):
-    """One rank's trace of some minutes, in blocks as `probing pack` makes them."""
+    """Makes one rank's trace of some minutes, in blocks as `probing pack` makes them."""
     run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", folder / "f", "--ranks", "1", "--nodes", "1", "--minutes", "12", "--hz", "300",
          "--threads", "4"])
     trace, = (folder / "f").glob("node*/*.zst")
@@ -101,7 +102,7 @@ def test_a_question_of_ten_seconds_over_http(engine, build, run, server):  # noq
 
 
 def test_blocks_come_once_and_several_at_a_time(engine, build, run, server):  # noqa: F811
-    """A trace as it was recorded, in small blocks, read as a whole: one request for each hint, and few for all else."""
+    """A trace as it was recorded, in small blocks, read completely: one request for each hint, and few for everything else."""
     run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", server.folder / "f", "--ranks", "1", "--nodes", "1", "--minutes", "1", "--hz", "200",
          "--threads", "16"])
     trace, = (server.folder / "f").glob("node*/*.zst")
@@ -117,7 +118,7 @@ print(len(list(t.samples.select("func").rows())), t.remote[0].fetched / t.remote
 
 @pytest.mark.limit(300)
 def test_servers_that_fail(engine, run, build, server):  # noqa: F811
-    """Not there; no ranges; gone in the middle: one clear line, and nothing is called damaged."""
+    """A server without the file, one without ranges, and one that goes away: one clear line, and no trace is called damaged."""
     trace = make_trace(build, run, server.folder)
     code = """
 import probing
@@ -144,7 +145,7 @@ except (probing.TraceError, FileNotFoundError) as error:
 
 @pytest.mark.slow
 def test_an_object_store(engine, build, run, tmp_path):  # noqa: F811
-    """s3:// of a moto server: two machines' traces by a pattern, aligned; ten seconds of a large one."""
+    """s3:// of a moto server: two machines' traces, named by a pattern and aligned; ten seconds of a large one."""
     python = need("moto", "s3fs", "boto3")
     trace = make_trace(build, run, tmp_path)
     run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", tmp_path / "two", "--ranks", "2", "--nodes", "2", "--minutes", "0.2", "--hz", "20",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing report`: what the page says, against SQL; recordings of which there is little to show, jobs that hang. How it is used: test_report_page.py."""
+"""`probing report`: what the page says, compared with SQL; recordings that have little to show, and jobs that hang. (test_report_page.py tests
+how the page is used.)"""
 import base64
 import json
 import math
@@ -30,7 +31,7 @@ def test_numbers_are_those_of_sql(report, job, sql):
     band = part(data, "steps", "Time of a step")
     steps = sql(job, "SELECT duration, rank, step FROM steps WHERE complete AND source <> 'evaluation' ORDER BY duration DESC")
     assert band["count"] == len(steps) > 100
-    # However it is thinned, the extremes are there.
+    # However the points are thinned out, the extremes are kept.
     assert max(band["row"]["max"]) == pytest.approx(steps[0][0], rel=1e-4)
     assert min(band["row"]["min"]) == pytest.approx(steps[-1][0], rel=1e-4)
     largest = max(band["largest"], key=lambda p: p[1])
@@ -40,7 +41,7 @@ def test_numbers_are_those_of_sql(report, job, sql):
     assert sorted(map(int, grid["keys"])) == list(range(8))
     assert grid["hi"] == pytest.approx(steps[0][0], rel=1e-4) and grid["lo"] == pytest.approx(steps[-1][0], rel=1e-4)
 
-    # Each step is where it was, as long as it was, to the step of the scale.
+    # Each step has its place and length, to within a unit of the scale.
     codes = unpacked(grid["max"], len(grid["keys"]), grid["columns"])
     less = unpacked(grid["less"], len(grid["keys"]), grid["columns"])
     assert grid["columns"] >= 4096 and max(map(max, codes)) == grid["steps"] + 1 and min(c - d for row, low in zip(codes, less) for c, d in zip(row, low) if c) == 1
@@ -51,7 +52,7 @@ def test_numbers_are_those_of_sql(report, job, sql):
         at = min(grid["columns"] - 1, int((begun + duration / 2 - data["t0"]) / each))
         assert codes[row][at] - less[row][at] - 1 <= code(duration) <= codes[row][at] + 1, (rank, begun)
 
-    # What the page makes of counters is what the views do.
+    # The page makes of counters what the views make of them.
     for title, column in (("Processor (100 % is one)", "cpu_percent FROM cpu_utilization"), ("Network, sent", "tx_rate FROM network_statistics WHERE interface <> 'lo'"),
                           ("Network, received", "rx_rate FROM network_statistics WHERE interface <> 'lo'")):
         rates, truth = part(data, "machine", title), [v for v, in sql(job, "SELECT " + column) if v is not None]
@@ -71,7 +72,7 @@ def test_numbers_are_those_of_sql(report, job, sql):
 
 
 def test_each_result_can_be_asked_again(report, job, build, run):
-    """The SQL that stands beside a picture runs as it is."""
+    """The SQL that is shown beside a picture can be run as it is."""
     data = content(report(job))
     asked = 0
     for section in data["sections"]:
@@ -96,7 +97,7 @@ def test_weights_of_the_flame_graph(report, job, sql):
 
 
 def test_what_a_trace_says_without_anything(build, report, run, tmp_path, job):
-    """No steps, no communication, no modules: each section says what it would take. No trace at all: the page says that."""
+    """Without steps, communication or modules, each section says what it would need. Without any trace, the page says that."""
     empty = tmp_path / "empty.db"
     shutil.copy(str(job), str(empty))
     c = sqlite3.connect(str(empty))
@@ -118,7 +119,7 @@ def test_what_a_trace_says_without_anything(build, report, run, tmp_path, job):
 
 
 def test_a_process_that_runs(build, report, run, spawn, tmp_path, monkeypatch):
-    """The page of a process that is being recorded: what it does now, and it goes on."""
+    """The page of a process that is still being recorded shows what it does now, and the process goes on."""
     monkeypatch.setenv("PROBING_CACHE_DIR", str(tmp_path / "cache"))
     program = tmp_path / "program.py"
     program.write_text("def turns_here(n):\n    return sum(i * i for i in range(n))\nprint('up', flush=True)\nwhile True: turns_here(20000)\n")
@@ -132,8 +133,8 @@ def test_a_process_that_runs(build, report, run, spawn, tmp_path, monkeypatch):
     data = seen()
     assert data["traces"] == 1 and str(program) in data["title"] and recorder.poll() is None
     busy = sum(data["flame"]["all"][1::3])
-    wait_until(lambda: sum(content(report(pid))["flame"]["all"][1::3]) > busy)  # more of it, later
-    # View hangs of a recording that goes on takes SQLite 110 MB, and seconds, to plan: where nothing waits it is not asked.
+    wait_until(lambda: sum(content(report(pid))["flame"]["all"][1::3]) > busy)  # a later page has more of it
+    # For a recording that goes on, SQLite takes 110 MB and seconds to plan the view hangs: if nothing waits, it is not queried.
     most = [sys.executable, "-S", "-c", "import resource, subprocess, sys\nsubprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)\n"
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)", build.tool("probing")]
     for asked in (["report", pid], ["ask", "hang", pid], ["ask", "died", pid]):
@@ -151,7 +152,7 @@ def test_errors(build, run, job, tmp_path):
     assert "cannot open" in run(tool + ["-o", tmp_path / "x.html", "/nowhere.db"], check=3).stderr
     assert "cannot write /dev/null/x.html" in run(tool + ["-o", "/dev/null/x.html", job], check=3).stderr
     out = tmp_path / "out.html"
-    for _ in range(2):  # its own, again
+    for _ in range(2):  # the second time it replaces its own file
         run(tool + ["-o", out, job])
     out.write_text("<html>mine</html>")
     assert "not replaced" in run(tool + ["-o", out, job], check=3).stderr
@@ -167,7 +168,8 @@ def test_a_section_that_takes_too_long_is_given_up(report, job):
 
 @browser
 def test_more_ranks_than_a_picture_has_lines(report, build, run, sql, tmp_path):
-    """Of more lines than can be told apart the highest and the lowest are there, and it is said; many rows are packed, and drawn."""
+    """If there are more lines than can be told apart, the highest and the lowest are drawn, and the page says so; many rows are packed and
+    drawn."""
     out, db = tmp_path / "many", str(tmp_path / "many.db")
     run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(out), "--ranks", 64, "--nodes", 8, "--minutes", 0.05,
          "--tp", 2, "--pp", 4, "--hz", 1, "--layers", 1, "--no-truth-events"])
@@ -195,8 +197,8 @@ def test_more_ranks_than_a_picture_has_lines(report, build, run, sql, tmp_path):
 
 @browser
 def test_a_job_of_one_machine(report, build, run, tmp_path):
-    """A launcher is no rank; one machine's clock needs no alignment; each variable has a picture; a sentence has room for its words on a
-    phone; what says that there is nothing is no headline; a wrapper's time is not counted twice."""
+    """A launcher is not a rank; one machine's clock needs no alignment; each variable has a picture; sentences have room on a phone; a
+    statement that there is nothing is no headline; a wrapper's time is not counted twice."""
     out, db = tmp_path / "one", tmp_path / "one.db"
     run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(out), "--ranks", 4, "--nodes", 1, "--minutes", 0.1,
          "--hz", 2, "--layers", 1, "--no-truth-events"])
@@ -246,7 +248,7 @@ def test_a_job_of_one_machine(report, build, run, tmp_path):
 
 @browser
 def test_a_hang_comes_first(build, report, sql, tmp_path):
-    """Who is waited for, where it is and since when: at the top of the page, and its section before all others."""
+    """The rank that is waited for, where it is and since when, stand at the top of the page, and its section comes first."""
     run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "job", "--ranks", "8", "--minutes", "0.2", "--hang", "3:4"])
     db = tmp_path / "hang.db"
     run_command([build.tool("probing-convert"), "-q", tmp_path / "job", db])
@@ -259,12 +261,12 @@ def test_a_hang_comes_first(build, report, sql, tmp_path):
         shown: innerHeight, triggers: sections[1].textContent, tree: document.querySelector(".tree").textContent, title: card.querySelector("b").textContent,
         hung, span, view: [view.a, view.b], words: document.querySelector("#triggers td.words").getClientRects().length};""")
     assert not said, said
-    # The pictures show the work, and where it ended; the rest of the time is waiting.
+    # The pictures show the work and where it ended; the rest of the time is waiting.
     assert out["title"] == "Why does it hang?" and out["view"][0] == 0 and 3 < out["hung"] < out["view"][1] < out["span"] * 0.7, out
     assert out["sections"][:2] == ["verdict", "triggers"] and out["card"] == "q-hang" and out["bad"] and out["top"] < out["shown"]
     assert "rank 3 never came" in out["text"] and op in out["text"] and "rank 3 is in " + does in out["text"] and re.search(r"wait since [\d.]+ s before the end \(%s\.\d{3}\)" % since, out["text"])
     assert "1 rank is waited for" in out["triggers"] and since in out["triggers"]
-    # The stacks of those that wait are one tree, a frame a line.
+    # The stacks of the waiting ranks are one tree, with a line for each frame.
     lines = [line.split(None, 1) for line in out["tree"].splitlines()]
     assert ["7", "main (train.py:86)"] in lines and any(n == "1" and name.endswith("[3]") for n, name in lines), out["tree"]
     assert "\ufffd" not in page.read_text()
@@ -279,7 +281,7 @@ def test_who_waits_for_the_dead_does_not_hang_by_itself(build, report, tmp_path)
 
 @browser
 def test_clocks_that_were_not_aligned(build, report, run, job, tmp_path):
-    """Said at the top and beside the pictures whose times they are; of clocks that were aligned nothing is said."""
+    """The page says so at the top and beside the pictures that show such times; it says nothing about clocks that were aligned."""
     other = tmp_path / "other"
     run_command([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", other, "--ranks", "2", "--nodes", "2", "--minutes", "0.1", "--seed", "7"])
     db = tmp_path / "two.db"
