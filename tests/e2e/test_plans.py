@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the views are walked, not how long it takes: on a database of thousands of ranks a plan that sorts, or indexes anew, what it
-should pass by makes minutes of milliseconds. EXPLAIN QUERY PLAN says which it is."""
+"""Checks how the views are evaluated, not how long that takes: on a database of thousands of ranks, a plan that sorts or indexes data that it
+should not touch turns milliseconds into minutes. EXPLAIN QUERY PLAN shows which plan SQLite uses."""
 import json
 import re
 import sqlite3
@@ -13,10 +13,10 @@ from conftest import REPO
 README = re.compile(r"^    (?:sqlite3 out\.db \")?(SELECT .*?)(?:;|\"\n|\n\n)", re.S | re.M)
 BIG = ("sample", "torch_call", "torch_step", "comm", "cpu", "io", "network", "memory_sample", "memory_step", "event", "event_value",
        "span", "variable", "gpu", "module", "collective", "training_log")
-SMALL = r"SEARCH (e .*\(kind|n .*\(trace|p .*\(trace|g .*\(trace_id)=\?\)" # indexes of trigger_event and triggers, a few rows, and of the few a trace
+SMALL = r"SEARCH (e .*\(kind|n .*\(trace|p .*\(trace|g .*\(trace_id)=\?\)" # indexes of trigger_event and triggers, which have few rows, and of the few of each trace
 # that view roles is made of (newer releases of SQLite make more of these)
-FEW = r"\b(comm_waits|sample_burst)\b" # indexes of those few that have to do with it
-# Of few rows a trace: metrics of each second, with differences between neighbours; and what is about traces alone.
+FEW = r"\b(comm_waits|sample_burst)\b" # indexes that contain only few rows
+# Tables with few rows for each trace: metrics of each second, with differences between neighbours; and tables about traces alone.
 WINDOWS = {"cpu_utilization", "io_statistics", "network_statistics"}
 
 
@@ -27,7 +27,7 @@ def sql(path, query, *params):
 
 @pytest.fixture(scope="module")
 def db(build, tmp_path_factory):
-    """A small fleet: every table that training fills has rows."""
+    """A small fleet: every table that a training fills has rows."""
     d = tmp_path_factory.mktemp("plans")
     subprocess.run([str(build.root / "tests/fleet/probing-fleet"), "--out", str(d / "f"), "--ranks", "4", "--nodes", "2", "--minutes", "0.2",
                     "--hz", "50"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=240)
@@ -37,7 +37,8 @@ def db(build, tmp_path_factory):
 
 
 def plan(db, query):
-    """The lines of the plan; but what is asked once for each row (correlated), and for its few rows."""
+    """Returns the lines of the plan, without what is evaluated once for each row (correlated subqueries) and reads only that row's few
+    rows."""
     within, lines = set(), []
     for number, parent, _, line in sql(db, "EXPLAIN QUERY PLAN " + query):
         if parent in within or line.startswith("CORRELATED"):
@@ -58,7 +59,7 @@ def columns(db, view):
 
 
 def scans(lines):
-    """Big tables that are read from end to end. (Those within others' rows say SEARCH.)"""
+    """Returns the big tables that are read from end to end. (Tables that are searched for each row of another one have SEARCH lines.)"""
     return [t for line in lines for t in BIG if re.match(r"SCAN %s\b" % t, line) or re.match(r"SCAN \w+ USING .*\b%s_" % t, line)]
 
 
@@ -70,8 +71,8 @@ def test_no_view_makes_an_index_of_its_own(db):
 
 
 def test_a_hang_is_found_without_comparing_each_rank_with_each(db):
-    """Who came to a call is looked for around the time of the call, not through an index of all calls that is made for the question; who a rank
-    is, by its number; and whose child, without a walk over all processes for each."""
+    """The ranks in a call are found around the time of the call, not through an index of all calls that is made for the question; a rank is
+    found by its number; and a process's parent is found without a scan of all processes for each."""
     rows = sql(db, "EXPLAIN QUERY PLAN SELECT * FROM hangs_made")
     lines, within = [line for _, _, _, line in rows], {}
     calls = [n for n, line in enumerate(lines) if "INDEX comm_ts (ts>? AND ts<?)" in line]
@@ -84,8 +85,9 @@ def test_a_hang_is_found_without_comparing_each_rank_with_each(db):
 
 
 def test_no_view_takes_long_to_plan(db):
-    """SQLite reads the text of a name in a WITH again wherever the name stands, and with it all that it is made of, so that these multiply: of
-    hangs_made it looked up 346,192 columns, which took two seconds in each conversion of a job that was killed. Counted by the authorizer."""
+    """SQLite expands a name in a WITH again at each place where it is used, together with everything that it is made of, so these
+    expansions multiply: for hangs_made it once looked up 346,192 columns, which took two seconds in each conversion of a job that was
+    killed. SQLite's authorizer counts the columns here."""
     for view in [n for n, in sql(db, "SELECT name FROM sqlite_schema WHERE type = 'view'")]:
         looked_up = []
         with sqlite3.connect(str(db)) as c:
@@ -96,7 +98,7 @@ def test_no_view_takes_long_to_plan(db):
 
 
 def test_the_first_rows_need_no_others(db):
-    """No sorting of big tables before the first row comes."""
+    """Big tables are not sorted before the first row is returned."""
     for view in set(views(db)) - WINDOWS:
         lines = plan(db, "SELECT * FROM %s LIMIT 10" % view)
         sorts = [line for line in lines if "TEMP B-TREE" in line]
@@ -106,7 +108,7 @@ def test_the_first_rows_need_no_others(db):
 
 
 def table_of(db, view, line):
-    """The table that a plan's line names by its alias, as the view's text has it."""
+    """Returns the table to which a plan's line refers by an alias, found in the view's text."""
     text, = [t for t, in sql(db, "SELECT sql FROM sqlite_schema WHERE name = ?", view)]
     alias = line.split()[1]
     found = re.search(r"\b(\w+) (?:AS )?%s\b" % re.escape(alias), text)
@@ -114,7 +116,7 @@ def table_of(db, view, line):
 
 
 def test_a_rank_and_a_time_search_the_ranks_rows_alone(db):
-    """A condition on rank leaves the rows of that rank's trace: by their range of ids, before anything is joined to them."""
+    """A condition on rank restricts the rows to those of that rank's trace: by their range of ids, before anything is joined to them."""
     for view in views(db):
         names = columns(db, view)
         if "rank" not in names or "timestamp" not in names or view in WINDOWS:
@@ -127,7 +129,7 @@ def test_a_rank_and_a_time_search_the_ranks_rows_alone(db):
 
 
 def test_sums_over_calls_look_nothing_up_that_they_do_not_ask_for(db):
-    """Four of the six tables that torch_trace is made of are for columns that few questions name."""
+    """Four of the six tables that torch_trace is made of are needed only for columns that few questions name."""
     for query in ("SELECT count(*), sum(duration) FROM torch_trace", "SELECT module, stage, sum(duration) FROM torch_trace GROUP BY 1, 2"):
         lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN " + query)]
         assert len([line for line in lines if re.match("(SCAN|SEARCH) ", line)]) <= 4, lines
@@ -137,7 +139,7 @@ def test_sums_over_calls_look_nothing_up_that_they_do_not_ask_for(db):
 
 
 def test_a_frame_is_one_look_up(db):
-    """What is said of a frame stands with it: views of samples, and of each frame of each, look its function up nowhere else."""
+    """Everything about a frame is in its row: views of samples, and of the frames of each, look up its function nowhere else."""
     for view in ("backtrace", "trigger_stacks", "stack_text"):
         lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT * FROM " + view)]
         assert [line for line in lines if line.startswith("SEARCH r ")] and not [line for line in lines if line.startswith("SEARCH f ")], (view, lines)
@@ -147,7 +149,7 @@ def test_a_frame_is_one_look_up(db):
 
 
 def test_a_samples_innermost_frame_stands_with_its_stack(db):
-    """Looked up besides, it was a quarter of the time of a sum over all samples."""
+    """When it was looked up separately, that took a quarter of the time of a sum over all samples."""
     lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT * FROM samples")]
     assert [line for line in lines if line.startswith("SEARCH k ")] and not [line for line in lines if line.startswith("SEARCH r ")], lines
     assert sql(db, """SELECT count(*) FROM stack k LEFT JOIN frame r ON r.id = k.frame
@@ -158,7 +160,7 @@ def test_a_samples_innermost_frame_stands_with_its_stack(db):
 
 
 def test_what_took_how_long_is_named_by_one_look_up(db):
-    """Names of operations are stored: made of their parts for every row, they were a fifth of the time of a sum over all."""
+    """Names of operations are stored. When they were composed for every row, that took a fifth of the time of a sum over all rows."""
     lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT operation_name, sum(duration_ms) FROM profiling_data GROUP BY 1")]
     assert [line for line in lines if line.startswith("SEARCH m ")] and not [line for line in lines if "LEFT-JOIN" in line], lines
     named = {name: n for name, n in sql(db, "SELECT operation_name, count(*) FROM profiling_data GROUP BY 1")}
@@ -168,7 +170,7 @@ def test_what_took_how_long_is_named_by_one_look_up(db):
         UNION ALL SELECT op, count(*) FROM comm WHERE NOT flags & 1 GROUP BY 1
         UNION ALL SELECT s.name, count(*) FROM span s JOIN span_end e ON e.id = s.id GROUP BY 1""")}
     assert named == said and {"backward pass", "optimizer step", "data loading"} <= set(named)
-    # A row for each stage of a module, and its name the one thing that is read of it.
+    # One row for each stage of a module, of which only the name is read.
     code = sql(db, "EXPLAIN SELECT operation_name, sum(duration_ms) FROM profiling_data GROUP BY 1")
     root, = sql(db, "SELECT rootpage FROM sqlite_schema WHERE name = 'torch_module'")[0]
     cursor, = {p1 for _, op, p1, p2, *_ in code if op == "OpenRead" and p2 == root}
@@ -176,7 +178,8 @@ def test_what_took_how_long_is_named_by_one_look_up(db):
 
 
 def test_modules_lie_in_the_order_of_their_calls(db):
-    """The row behind the last one is found at once, any other by a search: forward calls go from the first module to the last, backward ones back."""
+    """The row after the last one is found at once, any other by a search: forward calls go from the first module to the last, backward
+    calls go back."""
     for trace, in sql(db, "SELECT id FROM trace_file ORDER BY 1 LIMIT 3"):
         names = [name for name, in sql(db, "SELECT operation FROM torch_module WHERE id >> 40 = %d AND type IS NOT NULL ORDER BY id" % trace)]
         forward = [name[:-8] for name in names if name.endswith(" forward")]
@@ -184,17 +187,18 @@ def test_modules_lie_in_the_order_of_their_calls(db):
 
 
 def test_sums_over_collectives_and_steps_look_nothing_up_that_they_do_not_ask_for(db):
-    """Ranks of a group, and what a GPU had to do with a step, are for columns that few questions name: joined, they were two thirds of the time of a sum."""
+    """The ranks of a group, and the GPU's part of a step, are needed only for columns that few questions name: joining them took two thirds
+    of the time of a sum."""
     for view, most in (("comm_metrics", 3), ("steps", 2)):
         lines = plan(db, "SELECT count(*), sum(duration) FROM %s" % view)
         assert len([line for line in lines if re.match("(SCAN|SEARCH) ", line)]) <= most, lines
-    # They are what the joins say.
+    # They are what the joins give.
     joined = """FROM comm c JOIN trace_file t ON t.id = c.id >> 40 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
         LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN group_rank s ON s.list = g.list AND s.idx = c.src
         LEFT JOIN group_rank d ON d.list = g.list AND d.idx = c.dst"""
     said = """SELECT coalesce(t.rank, o.rank, g.rank), coalesce(s.rank, c.src, CASE WHEN c.op = 'send' THEN g.rank END),
         coalesce(d.rank, c.dst, CASE WHEN c.op = 'recv' THEN g.rank END), c.op %s ORDER BY c.id""" % joined
-    with sqlite3.connect(str(db)) as c:  # with messages, of processes that do not know their rank, and to ranks that nobody knows
+    with sqlite3.connect(str(db)) as c:  # add messages: from processes that do not know their rank, and to ranks that nobody knows
         c.execute("UPDATE comm SET op = 'send', dst = seq % 5 WHERE seq % 3 = 0")
         c.execute("UPDATE comm SET op = 'recv', src = 1 WHERE seq % 3 = 1")
         for what in ("SELECT 1", "UPDATE trace_file SET rank = NULL WHERE id = 2", "UPDATE group_rank SET rank = rank + 7", "DELETE FROM group_rank WHERE idx = 1"):
@@ -205,7 +209,7 @@ def test_sums_over_collectives_and_steps_look_nothing_up_that_they_do_not_ask_fo
 
 
 def test_a_step_looks_at_its_own_ranks_collectives(db):
-    """Not at those that all ranks had meanwhile: that is quadratic in ranks."""
+    """It does not read those of all ranks at that time, which would be quadratic in the number of ranks."""
     lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT communication FROM steps") if re.search(r"\bcomm_", line)]
     assert len(lines) == 1 and "USING COVERING INDEX comm_trace (<expr>=? AND ts>? AND ts<?)" in lines[0], lines
 
@@ -217,7 +221,7 @@ def test_hot_functions_reads_no_sample(db):
 
 
 def test_collectives_are_what_their_calls_say(db):
-    """Each by looking at its calls one after the other."""
+    """The same as from looking at the calls of each collective one after the other."""
     calls = {}
     for call in sql(db, """SELECT "group", seq, op, rank, CAST(round(enter * 1e6) AS INTEGER), latency_ms, complete FROM comm_metrics
             WHERE op NOT IN ('send', 'recv') AND completion <> 'raised'"""):
@@ -234,15 +238,15 @@ def test_collectives_are_what_their_calls_say(db):
 
 
 def test_a_collectives_calls_are_sorted_once(db):
-    """Windows, each with an order of its own, made a seventh of the conversion of these two."""
-    for view, most in (("collectives_made", 2), ("stragglers_made", 4)):  # one of the four is of the collectives, not of their calls
+    """Window functions, each with an order of its own, took a seventh of the time of converting to these two tables."""
+    for view, most in (("collectives_made", 2), ("stragglers_made", 4)):  # one of the four sorts collectives, not their calls
         lines = [line for _, _, _, line in sql(db, "EXPLAIN QUERY PLAN SELECT * FROM " + view)]
         assert len([line for line in lines if " c USING INTEGER PRIMARY KEY" in line]) == 1
         assert len([line for line in lines if re.search("TEMP B-TREE FOR (GROUP|ORDER) BY", line)]) <= most, (view, lines)
 
 
 def test_without_gpu_times_no_call_is_looked_at_for_them(db):
-    """The sums by module are completed with the GPU's times: where there are none, all calls of all ranks were walked in vain."""
+    """The sums by module include GPU times: even if there are none, all calls of all ranks were once read in vain."""
     text = (REPO / "converter/schema/90_after_load.sql").read_text()
     update, = re.findall(r"UPDATE torch_module_total .*?;", text, re.S)
     steps = []
@@ -258,7 +262,7 @@ def test_what_is_stored_is_what_it_was_made_of(db):
     for view in ("collectives", "stragglers", "training_logs"):
         stored, made = (sorted(map(repr, sql(db, "SELECT * FROM " + v))) for v in (view, view + "_made"))
         assert stored == made and stored, view
-    # sums by function and by module: of the rows themselves
+    # sums by function and by module, made of the rows themselves
     assert sql(db, "SELECT sum(self) FROM hot_functions") == sql(db, "SELECT sum(count) FROM samples WHERE func IS NOT NULL")
     totals = dict(sql(db, "SELECT func || coalesce(file, '') || coalesce(firstline, 0), total FROM hot_functions"))
     rows = dict(sql(db, """SELECT f.name || coalesce(f.file, f.module, '') || coalesce(f.firstline, 0), sum(s.count) FROM sample s
@@ -281,11 +285,11 @@ def test_every_question_of_the_readme_runs_without_an_index_of_its_own(db):
 
 
 @pytest.mark.parametrize("name,before,after", [
-    ("60_memory", r"^SEARCH m USING INTEGER PRIMARY KEY", r"TEMP B-TREE|AUTOMATIC"),  # each process's rows where they lie, not copied and sorted
-    ("55_last", r"^SCAN final", r"^(SCAN|SEARCH) k\b"),  # the time is looked at before a sample's stack is taken apart
+    ("60_memory", r"^SEARCH m USING INTEGER PRIMARY KEY", r"TEMP B-TREE|AUTOMATIC"),  # each process's rows are read in place, not copied and sorted
+    ("55_last", r"^SCAN final", r"^(SCAN|SEARCH) k\b"),  # the time is checked before a sample's stack is split into frames
     ("15_step", r"^SCAN a\b", r"^(SCAN|SEARCH) k\b")])
 def test_questions_of_long_recordings(db, name, before, after):
-    """A question's own tables and time limits come to use where rows are many."""
+    """A question's own tables and time limits are used even if there are many rows."""
     class Median:
         def step(self, _):
             pass
@@ -308,7 +312,7 @@ def test_questions_of_long_recordings(db, name, before, after):
 
 
 def test_a_rate_is_looked_up_where_it_is_asked_for(db):
-    """No window and no sorting: a sum over counters reads each row once, a rate its row and the one before."""
+    """Without a window function and without sorting: a sum over counters reads each row once, a rate its row and the one before."""
     for view, rate in (("cpu_utilization", "cpu_percent"), ("io_statistics", "read_rate"), ("network_statistics", "rx_rate")):
         for asked, lookups in (("count(timestamp)", 0), ("sum(%s)" % rate, 1)):
             plan = [row[3] for row in sql(db, "EXPLAIN QUERY PLAN SELECT %s FROM %s" % (asked, view))]
@@ -317,7 +321,8 @@ def test_a_rate_is_looked_up_where_it_is_asked_for(db):
 
 
 def inner_scans(rows):
-    """Big tables that are read from end to end for each row of another: of the loops of one SELECT, those behind the first."""
+    """Returns the big tables that are read from end to end for each row of another one: in a SELECT's loops, those that are not the
+    outermost."""
     began, bad = set(), []
     for _, parent, _, line in rows:
         if re.match(r"SCAN \w+( USING|$)", line) and parent in began:
@@ -328,7 +333,7 @@ def inner_scans(rows):
 
 
 def test_a_replay_reads_its_tables_once(db):
-    """Loads of data were looked for through all calls of modules once for each rank: half a minute of an hour of 64 ranks."""
+    """Once, loads of data were searched for in all calls of modules, once for each rank: half a minute for an hour of 64 ranks."""
     text = (REPO / "tools" / "replay_load.c").read_text()
     literal = r'"(?:[^"\\]|\\.)*"'
     unquote = lambda c: "".join(json.loads(s) for s in re.findall(literal, c))

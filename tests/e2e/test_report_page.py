@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of `probing report` in a browser: zoom, keyboard, colours, paper, widths, hostile names. What it says: test_report.py."""
+"""The page of `probing report` in a browser: zoom, keyboard, colours, paper, widths, hostile names. (test_report.py tests what it says.)"""
 import json
 import re
 
@@ -51,8 +51,8 @@ def test_it_opens_and_zooms(report, job, tmp_path):
 
 @browser
 def test_zooming_stretches_what_is_drawn(report, job, tmp_path):
-    """The heat map is drawn anew for each scale at most, not for each frame: with a thousand ranks that is what frames wait for. And a
-    cell with the most is seen at every scale."""
+    """The heat map is drawn anew at most once for each scale, not for each frame of an animation, which would be slow for a thousand ranks.
+    And the cell with the largest value is visible at every scale."""
     out, said = in_page(tmp_path, report(job), USE + """
     const map = canvas("ranks over time"), chart = charts.find((k) => k.canvas === map), proto = CanvasRenderingContext2D.prototype, put = proto.putImageData;
     const out = {anew: 0, others: 0, bright: []};
@@ -98,7 +98,7 @@ def test_escape_goes_back_to_the_whole_time(report, job, tmp_path):
 
 @browser
 def test_the_keyboard_is_told_what_the_mouse_is(report, job, tmp_path):
-    """Shift and arrows: what is there, in every picture; and times on the axis are round on a clock."""
+    """With Shift and the arrow keys every picture says what is at a place, as with the mouse; and the axes have round times."""
     out, said = in_page(tmp_path, report(job), USE + """
     const out = {ticks: ticks(0, 3600, 7, true), times: [3599.7, 119.6, 4000, 200000, 60].map(seconds), told: {}};
     for (const c of document.querySelectorAll("main canvas")) {
@@ -120,7 +120,8 @@ def test_the_keyboard_is_told_what_the_mouse_is(report, job, tmp_path):
 
 
 def test_colours_of_parts_are_told_apart_by_the_colour_blind():
-    """Distances in OKLab of the first five, as people with protanopia, deuteranopia and tritanopia see them (Machado et al. 2009)."""
+    """Distances in OKLab between the first five colours, as people with protanopia, deuteranopia and tritanopia see them (Machado et al.
+    2009)."""
     text = (REPO / "tools" / "report" / "10_base.js").read_text()
     colours = re.findall(r"#[0-9a-f]{6}", re.search(r"const PALETTE = (.*)", text).group(1))[:5]
     assert len(colours) == 5
@@ -176,7 +177,7 @@ def test_flame_graph_in_the_page(report, job, tmp_path, sql):
     assert out["bad"] == "not a regular expression" and out["none"] == "no match"
     assert out["zoomed"] != out["start"] and out["address"].startswith("#flame=") and out["back"] == ""
     assert out["rank"] != out["start"]
-    # What is in the address is there again.
+    # The page restores the state that its address contains.
     again, said = in_page(tmp_path, page, "await new Promise((r) => setTimeout(r, 500)); return !document.querySelector('#flame button').hidden;",
                           anchor=re.sub(" ", "%20", out["address"]))
     assert again is True and not said
@@ -196,16 +197,17 @@ def test_hostile_names_stay_text(report, nasty, tmp_path):
     return {scripts: document.scripts.length, images: document.images.length, title: document.title, h1: document.querySelector("h1").textContent,
         outside: performance.getEntriesByType("resource").map((e) => e.name)};""")
     assert not said, said
-    assert out["scripts"] == 3 and out["images"] == 0 and out["outside"] == []  # the page's two, and this one
+    assert out["scripts"] == 3 and out["images"] == 0 and out["outside"] == []  # the page's two scripts, and this one
     assert out["h1"].startswith("</title><script>") and "owned" not in out["title"].split("</script>")[-1]
 
 
 @browser
 def test_on_paper(report, job, tmp_path):
-    """In the colours of day, whatever the screen's are, and no wider than a sheet: a picture of a wide window would be squeezed."""
+    """Printed in the colours of day, whatever the screen has, and no wider than a sheet: a picture made for a wide window would be
+    squeezed."""
     page = report(job)
     text = page.read_text()
-    # As if it were night: what a browser asks for then is asked for always.
+    # Pretend that it is night: the media query that browsers evaluate then is made to match always.
     page.write_text(text.replace("(prefers-color-scheme: dark)", "(min-width: 1px)"))
     out, said = in_page(tmp_path, page, USE + """
     const steps = canvas("Time of a step"), shape = () => [steps.width / steps.height, steps.getBoundingClientRect().width / steps.getBoundingClientRect().height, css("--ink"), document.body.clientWidth];
@@ -225,7 +227,7 @@ def test_on_paper(report, job, tmp_path):
 
 @browser
 def test_where_one_is(report, job, tmp_path):
-    """The bar of sections says which one is read, a table how it is sorted; columns without a value are left out."""
+    """The bar of sections shows which one is being read, a table shows how it is sorted; columns without a value are left out."""
     out, said = in_page(tmp_path, report(job), """
     const current = () => [...document.querySelectorAll("nav a[aria-current]")].map((a) => a.textContent), out = {first: current()};
     document.getElementById("comm").scrollIntoView();
@@ -254,15 +256,15 @@ def test_a_process_without_a_rank_is_called_by_its_number(report, nasty):
 def test_widths(report, job, tmp_path, width):
     page = report(job)
     out, said = in_page(tmp_path, page, "await new Promise((r) => setTimeout(r, 300)); return {page: document.documentElement.scrollWidth, window: innerWidth};", size=(width, 900))
-    # Chromium's window is never narrower than 500 in some versions: what counts is that nothing sticks out.
+    # In some versions Chromium's window is never narrower than 500 pixels: the test checks that nothing is wider than the page.
     assert not said and out["page"] <= out["window"], out
-    # A number stays in one line, however narrow its table: 6175 as 617 above 5 is another number.
+    # A number stays in one line, however narrow its table is: 6175 broken into 617 and 5 would be another number.
     broken, _ = in_page(tmp_path, page, """const n = [...document.querySelectorAll("main td.n")];
       n.forEach((td) => { td.textContent = "617561756175"; });
       const lines = (td) => { const r = document.createRange(); r.selectNodeContents(td); return r.getClientRects().length; };
       return [n.length, n.filter((td) => lines(td) > 1).length];""", size=(width, 900))
     assert broken[0] > 10 and broken[1] == 0
-    # Nor is a word: the table is scrolled.
+    # A word is not broken either: the table scrolls instead.
     words, _ = in_page(tmp_path, page, """const n = [...document.querySelectorAll("#comm td:not(.n)")].filter((td) => td.textContent);
       const lines = (td) => { const r = document.createRange(); r.selectNodeContents(td); return r.getClientRects().length; };
       return [n.length, n.filter((td) => lines(td) > 1).length];""", size=(width, 900))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles: by probing.set_role(), and by torch's DeviceMesh."""
+"""Roles of processes: set by probing.set_role(), and by torch's DeviceMesh."""
 import os
 import subprocess
 import time
@@ -61,7 +61,8 @@ if __name__ == "__main__":
 
 
 def test_loaders_that_are_spawned(build, record, convert, sql, monkeypatch):
-    """Their loop begins seconds after the process, and may be over soon: with the rank that they inherit they were taken for one more of the ranks."""
+    """Their loop begins seconds after the process does, and may be over soon. Once, because of the rank that they inherit, they were taken
+    for one more rank."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)
@@ -98,7 +99,7 @@ for i in itertools.count():
 
 
 def test_each_segment_says_it(build, record_until, convert, sql, tmp_path, monkeypatch):  # noqa: F811
-    """Each is a trace of its own: told once, it is in all of them, and what was told last holds."""
+    """Each segment is a trace of its own: a role that was set once is in all of them, and the last one set is valid."""
     monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
     trace = record_until(lambda db: len(list(tmp_path.glob("until1.zst.d/*.zst"))) > 1, SEGMENTS, build.share / "python").trace
     parts = sorted(tmp_path.glob(trace.name + ".d/*.zst")) + [trace]

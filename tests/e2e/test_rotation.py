@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace in segments: taken together, each alone, deleted when they are old, the last one finished after a kill."""
+"""A trace in segments: all together, each alone, deleted when they are old, and the last one finished after a kill."""
 import glob
 import os
 import signal
@@ -39,10 +39,10 @@ def test_segments(build, spawn, run, convert, sql, python, tmp_path, monkeypatch
     trace = tmp_path / "t.zst"
     recorder = spawn([build.tool("probing-record"), "-r", "1000", "-o", trace, python.path, script], ready="up", stderr=subprocess.PIPE)
     wait_until(lambda: segments(trace))
-    # While it runs: what is there can be converted, the live file's name is the trace's.
+    # While it runs, what is there can be converted, and the live file names the trace.
     pid = int(run([build.tool("probing"), "list", "--json"]).stdout.split('"pid":')[1].split(",")[0])
     assert sql(convert(trace), "SELECT count(*) FROM trace")[0][0] >= 2
-    # The last segment stays the last one until there are stacks of both threads in it, and samples enough for what is counted below.
+    # Wait until the last segment has stacks of both threads, and enough samples for what is counted below.
     run([build.tool("probing"), "-t", pid, "config", "segment_size=1G"])
     now = tmp_path / "now.db"
     wait_until(lambda: sql(convert(trace, out=now, options=["-f", "-q"]), "SELECT count(*) > 1000 FROM sample") == [(1,)] and
@@ -64,14 +64,14 @@ def test_segments(build, spawn, run, convert, sql, python, tmp_path, monkeypatch
         one = convert(file, options=["--alone"])
         samples, stacks = sql(one, "SELECT count(*), count(stack) FROM sample")[0]
         alone += samples
-        # Its stacks have names, Python's and native ones: all dictionaries are in it.
+        # Its stacks have names, both Python's and native ones: the segment has all dictionaries.
         assert sql(one, "SELECT count(*) FROM backtrace WHERE func LIKE 'f%'")[0][0] > 0
         names = {r[0] for r in sql(one, "SELECT DISTINCT func FROM hot_functions")}
         assert any(n.startswith("f") for n in names), names
         assert sql(one, "SELECT count(*) FROM modules_loaded")[0][0] > 3
         assert sql(one, "SELECT count(*) FROM setting WHERE key = 'probing.sample_rate' AND value = '0.001'")[0][0] == 1
     assert alone == total and total > 1000
-    # No sample of the second thread is missing at the seams: ticks and what was lost make up the time.
+    # No sample of the second thread is missing between segments: ticks and losses add up to the time.
     named = sql(db, "SELECT count(*) FROM threads WHERE name IS NOT NULL AND name <> ''")[0][0]
     assert named >= len(files)
 
@@ -82,7 +82,7 @@ def test_old_segments_are_deleted(build, spawn, run, convert, sql, python, tmp_p
     script.write_text(SCRIPT.replace("SECONDS", "300"))
     trace = tmp_path / "dir" / "t.zst"
     trace.parent.mkdir()
-    # Another recording's file in the same directory is none of ours.
+    # A file of another recording in the same directory is left alone.
     (tmp_path / "dir" / "t.zst.d").mkdir()
     spawn([build.tool("probing-record"), "-r", "200", "-o", trace, python.path, script], ready="up")
     foreign = tmp_path / "dir" / "t.zst.d" / "other-1.1.zst"
@@ -91,7 +91,7 @@ def test_old_segments_are_deleted(build, spawn, run, convert, sql, python, tmp_p
     os.utime(str(foreign), (1, 1))
     pid = int(run([build.tool("probing"), "list", "--json"]).stdout.split('"pid":')[1].split(",")[0])
     probing = [build.tool("probing"), "-t", pid]
-    run(probing + ["config", "retention_days=0.00003"])  # 2.6 s; a segment each second
+    run(probing + ["config", "retention_days=0.00003"])  # 2.6 s, and one segment each second
     wait_until(lambda: any(int(s.split(".")[-2]) >= 2 for s in segments(trace)))
     wait_until(lambda: not any(s.endswith(".1.zst") for s in segments(trace) if "other" not in s))
     assert foreign.exists()
@@ -99,7 +99,7 @@ def test_old_segments_are_deleted(build, spawn, run, convert, sql, python, tmp_p
     run(probing + ["stop"])
     foreign.unlink()
     notes = [r[0] for r in sql(convert(trace), "SELECT text FROM notes WHERE part = 'rotation'")]
-    # The note itself goes with its segment when that is old.
+    # The note itself is deleted with its segment when that is old.
     assert all("deleted " in n and "0.00003 days ago" in n for n in notes)
     changes = [r[0] for r in sql(convert(trace), "SELECT value FROM setting WHERE key = 'probing.retention_days' ORDER BY ts")]
     assert changes[-1] == "0"

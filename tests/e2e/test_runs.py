@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rule for who writes where, however a recording is started, and runs that nobody takes for one another."""
+"""One rule decides which process writes which file, however a recording is started; and runs are never mixed up."""
 import os
 import shutil
 import signal
@@ -26,7 +26,7 @@ START = {"record": "", "PROBING=1": "", "enable": "import probing; probing.enabl
 
 @pytest.fixture
 def begin(build, tmp_path):
-    """begin(how): runs the program, recorded that way into trace.zst. A Popen."""
+    """begin(how): starts the program, recorded in that way into trace.zst, and returns the Popen."""
     def do(how, code=WORK, **env):
         script = tmp_path / ("%s.py" % how.split("=")[0])
         script.write_text(START[how] + code)
@@ -35,7 +35,7 @@ def begin(build, tmp_path):
         cmd = [PY, str(script)]
         if how == "record":
             cmd = [build.tool("probing-record"), "-q"] + cmd
-        elif how == "PROBING=1":  # as the .pth file does it
+        elif how == "PROBING=1":  # as the .pth file does
             env["PROBING"] = "1"
             cmd = [PY, "-c", "import probing._start, runpy, sys\nsys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')",
                    str(script)]
@@ -51,14 +51,14 @@ def ended(process):
 
 
 def of(convert, sql, *traces):
-    """(runs, traces) of what a question over these would be about."""
+    """Returns (runs, traces) that a question about these files would be about."""
     db = convert(*traces)
     return sql(db, "SELECT count(DISTINCT run), count(*) FROM trace")[0]
 
 
 def test_at_one_instant(build, convert, sql, tmp_path):
-    """Launches that know nothing of each other and name one file: each has one of its own, whole, and no FILE.d. What an earlier run
-    left is moved away once."""
+    """Several launches that know nothing of each other name the same file: each gets a file of its own, complete, and no FILE.d. The trace
+    of an earlier run is moved away once."""
     (tmp_path / "trace.zst").touch()
     cmd = [build.tool("probing-record"), "-q", PY, "-c", "import os; print(os.getpid())"]
     runs = [subprocess.Popen(cmd, cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True) for _ in range(6)]
@@ -96,7 +96,7 @@ def test_side_by_side(begin, convert, sql, tmp_path, first, second):
 
 
 def test_killed_runs_make_way_too(begin, convert, sql, tmp_path):
-    """What the killed process had not written yet is in the trace that was moved."""
+    """The trace that was moved also has what the killed process had not written yet."""
     process = begin("enable", "import os, signal, time\nprobing.event('last')\nos.kill(os.getpid(), signal.SIGKILL)\n")
     process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL
@@ -108,8 +108,8 @@ def test_killed_runs_make_way_too(begin, convert, sql, tmp_path):
 @pytest.mark.parametrize("how", ["record", "PROBING=1"])
 @pytest.mark.parametrize("job", [{"TORCHELASTIC_RUN_ID": "abc"}, {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3"}])
 def test_ranks_that_a_launcher_starts_by_themselves(begin, convert, sql, tmp_path, how, job):
-    """srun probing-record ..., on several nodes that share a directory: one run, one FILE, none of them in the others' way. Nor in the next
-    job, when all of them find what the first has left."""
+    """srun probing-record ..., on several nodes that share a directory: one run, one FILE, and no process disturbs the others. So it is in
+    the next job, when all of them find the files of the first."""
     there = ["trace.zst", "trace.zst.d"]
     for again in ("", "8"):
         ranks = [begin(how, RANK=str(r), WORLD_SIZE="3", **{name: value + again for name, value in job.items()}) for r in range(3)]
@@ -133,7 +133,7 @@ def test_a_recording_that_is_given_twice_counts_once(begin, build, run, convert,
         done = run([build.tool("probing-convert"), "-f"] + inputs + ["out.db"], cwd=str(tmp_path))
         assert "the same recording as" in done.stderr and "counted once" in done.stderr
         assert sql(tmp_path / "out.db", "SELECT count(*), sum(count) FROM samples") == want
-    for copies, inputs in (1, "- trace.zst"), (1, "trace.zst -"), (2, "<(cat copy.zst) trace.zst -"):  # what comes through pipes, too
+    for copies, inputs in (1, "- trace.zst"), (1, "trace.zst -"), (2, "<(cat copy.zst) trace.zst -"):  # also what comes through pipes
         done = run(["bash", "-c", "cat earlier.zst | %s -f %s out.db" % (build.tool("probing-convert"), inputs)], cwd=str(tmp_path))
         assert done.stderr.count("counted once") == copies
         assert sql(tmp_path / "out.db", "SELECT count(*), sum(count) FROM samples") == want

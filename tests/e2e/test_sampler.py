@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sampler tells the truth: shares of time, stacks that can be, lines that are executing.
+"""The sampler tells the truth: shares of time, stacks that are possible, lines that are executing.
 
-Programs measure themselves and print what they know; the recording must agree. Tolerances are about
-statistics, never about how fast this machine is.
+Programs measure themselves and print the results; the recording must agree. Tolerances allow for statistics, never for how fast this machine
+is.
 """
 import collections
 import json
@@ -12,9 +12,9 @@ import pytest
 
 
 def bound(sql, db, share, late, thread=None):
-    """How far chance alone may carry a measured share from the true one: four standard deviations (with three, one of the hundreds of
-    shares that the tests compare is out now and then) of so many looks of which each stands for its ticks (a thread that sleeps is looked
-    at every 8 ticks at least), what the recording says it lost, and what came too late (late(), below)."""
+    """Returns how far a measured share may differ from the true one by chance: four standard deviations (with three, one of the hundreds of
+    shares in these tests would sometimes be outside). One look counts for its ticks, at most 8, because a sleeping thread is looked at
+    every 8 ticks at least. To this come the losses that the recording reports, and the ticks that came too late (late(), below)."""
     where = "" if thread is None else "AND h.comm = '%s'" % thread
     ticks, squares = sql(db, """SELECT sum(s.count), sum(s.count * min(s.count, 8)) FROM sample s
         JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread WHERE 1 """ + where)[0]
@@ -22,7 +22,7 @@ def bound(sql, db, share, late, thread=None):
 
 
 def shares(sql, db, thread=None):
-    """Function name -> share of the ticks (of one thread) with it anywhere on the stack."""
+    """Returns {function: share of the ticks (of one thread) in which it is anywhere on the stack}."""
     where = "" if thread is None else "AND h.comm = '%s'" % thread
     total = sql(db, "SELECT sum(count) FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread WHERE 1 " + where)[0][0]
     rows = sql(db, """SELECT f.name, sum(s.count) FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread
@@ -33,7 +33,8 @@ def shares(sql, db, thread=None):
 
 
 def stacks(sql, db, which="1"):
-    """[(ticks, [(function, line, first line), ... outermost first])], the Python frames of each distinct stack (of the samples `which`)."""
+    """Returns [(ticks, [(function, line, first line), ...])] with the Python frames of each distinct stack, outermost first; `which`
+    selects the samples."""
     frames = collections.defaultdict(list)
     for stack, name, line, first in sql(db, """SELECT k.stack, f.name, r.line, f.firstline FROM stack_frame k
             JOIN frame r ON r.id = k.frame JOIN function f ON f.id = r.function
@@ -48,7 +49,7 @@ def lost(sql, db):
 
 
 def told(sql, db, done):
-    """What a trace without the expected samples says of itself, for whoever reads the failure."""
+    """Returns what a trace without the expected samples says about itself, for the message of a failure."""
     return "\ntrace: %s\nthreads: %s\nlost: %s\nnotes: %s\nstdout: %sstderr: %s" % (
         sql(db, "SELECT command, how, python, start, \"end\", end_reason, complete, period, records, lost FROM trace"),
         sql(db, "SELECT tid, comm, samples, running FROM thread"), lost(sql, db), sql(db, "SELECT part, level, text FROM note"),
@@ -61,8 +62,8 @@ def said(done):
 
 # ---- shares of time -----------------------------------------------------------------------------
 
-# Of a function that was called so often in so many seconds, the share of the looks, at 1 kHz, that show what was after (or before) one of its
-# calls: the sampler waits for its processor, too, and the kernel says for how long.
+# late() returns the share of looks, at 1 kHz, that may show what came after (or before) one of a function's calls, for so many calls in so
+# many seconds: the sampler waits for its processor, too, and the kernel says for how long.
 LATE = """
 def late(calls, seconds):
     import glob
@@ -150,7 +151,7 @@ print(json.dumps({"early": (0.5, late(n, took)), "later": (0.5, late(n, took))})
 
 
 def test_in_step(record, convert, sql):
-    """Each round takes just one period: ticks exactly by the clock would all lie in one half of it."""
+    """Each round takes exactly one period: ticks at exact intervals would all be in the same half of it."""
     done = record(IN_STEP, 6, hz=100)
     check_shares(sql, convert(done.trace), said(done))
 
@@ -229,7 +230,7 @@ def threads(record, convert, sql, python, seconds):
     db = convert(done.trace)
     for name, (share, late) in said(done).items():
         got = shares(sql, db, name)
-        whole = got["busy"]  # not the thread's start and end
+        whole = got["busy"]  # without the thread's start and end
         assert abs(got.get("sleeping", 0) / whole - share) < bound(sql, db, share, late, name), (name, share, late, got, lost(sql, db))
         if name != "part0":
             assert got["native"] / whole > 0.8 * (1 - share), (name, share, got)
@@ -265,7 +266,8 @@ for t in ts: t.join()
 
 
 def check_chains(sql, db, which="1"):
-    """How many samples there are, and how many mix the chains, leave a link out, or have a caller that is not at the line of its call."""
+    """Returns how many samples there are, and the stacks that mix the chains, leave a link out, or have a caller that is not at the line of
+    its call."""
     seen, wrong = 0, []
     for n, frames in stacks(sql, db, which):
         chain = [f for f in frames if re.match(r"[ab]\d$", f[0])]
@@ -281,13 +283,14 @@ def check_chains(sql, db, which="1"):
     return seen, wrong
 
 
-# Of a thread that ran and was read from outside all the same: its signals were blocked when they were looked at, by itself or by our handler
-# (in which it had lost its CPU), and so no signal is sent to it for some ticks.
+# Samples of a thread that ran but was read from outside. When the sampler looked, the thread's signals were blocked, by itself or by our
+# handler (in which it had lost its CPU), and then no signal is sent to it for some ticks.
 READ_WHILE_IT_RAN = "(flags & 5 = 5)"
 
 
 def check_chains_by_handler(sql, db):
-    """What the threads said themselves, and what was read while they slept, is never wrong; of the rest see the test below."""
+    """Stacks that the threads recorded themselves, and stacks that were read while they slept, are never wrong; for the others see the test
+    below."""
     outside, mixed = check_chains(sql, db, READ_WHILE_IT_RAN)
     assert len(mixed) <= 1 + lost(sql, db).get("missed_tick", 0) + 0.005 * outside, (outside, mixed, lost(sql, db))
     return check_chains(sql, db, "NOT " + READ_WHILE_IT_RAN)
@@ -306,13 +309,13 @@ def test_chains_never_mix(record, convert, sql, python, native):
 
 
 def test_chains_read_while_they_run_never_mix(record, convert, sql, python):
-    """The same in threads that block all signals: their stacks are read from outside, while they run, and are few frames or whole."""
+    """The same in threads that block all signals: their stacks are read from outside while they run, and have few frames or all."""
     db = convert(record(ADVERSARY, 3, 5, "blocked", hz=1000, python=python).trace)
     seen, wrong = check_chains(sql, db)
     gone = lost(sql, db)
-    # A chain lasts as long as reading it, and who reads may lose his CPU meanwhile: then a tick is missed mostly.
+    # A chain lasts as long as reading it does, and the reader may lose its CPU meanwhile; then mostly a tick is missed.
     assert len(wrong) <= gone.get("missed_tick", 0) + 0.005 * seen, (seen, wrong, gone)
-    # In both() everything is blocked, so no sample there is a handler's; before it a slow machine may be for any time.
+    # In both() all signals are blocked, so no sample there comes from the handler; a slow machine may spend any time before it.
     ran, outside = sql(db, "SELECT sum(count), sum(outside * count) FROM samples WHERE state = 'running' AND stack_id IN (SELECT k.stack"
                            " FROM stack_frame k JOIN frame r ON r.id = k.frame JOIN function f ON f.id = r.function WHERE f.name = 'both')")[0]
     assert ran + gone.get("missed_tick", 0) > 1000 and outside == ran > 10 + gone.get("torn", 0), (ran, outside, gone)
@@ -488,7 +491,7 @@ def strange(record, convert, sql, python, name, seconds):
 
 
 def test_deep_recursion_is_whole(record, convert, sql, python):
-    """900 Python frames, none left out."""
+    """900 Python frames, none of which is left out."""
     done = record(STRANGE["deep recursion"] + MAIN, 1, hz=1000, python=python)
     deepest = max(sum(1 for f in frames if f[0] == "down") for n, frames in stacks(sql, convert(done.trace)))
     assert deepest == 901
@@ -523,12 +526,12 @@ def go(end):
 
 @pytest.mark.pythons(min=(3, 8))
 def test_a_thread_that_blocks_all_signals_is_seen_asleep(record, convert, sql, python):
-    """As multiprocessing's resource sharer in each DataLoader worker. And at work: from outside, so without native frames."""
+    """Like multiprocessing's resource sharer in each DataLoader worker. At work it is seen, too: from outside, so without native frames."""
     done = record(DEAF + MAIN, 2, hz=1000, python=python)
     naps, slept, waited = done.stdout.split("result: ")[1].split()
     db = convert(done.trace)
-    # The kernel wakes it after 0.2 s, and it says so when it has a CPU: between these its ticks lie, but those in which it was not
-    # looked at, and one or two at both ends of a nap. Where it waited for a CPU just before, that may count as the nap's.
+    # The kernel wakes it after 0.2 s, and it notes the time when it has a CPU. Its ticks asleep lie between these two, except for ticks at
+    # which it was not looked at, and one or two at both ends of a nap. Waiting for a CPU just before a nap may count as part of the nap.
     asleep = sql(db, "SELECT sum(count) FROM backtrace WHERE state = 'idle' AND func = 'deaf'")[0][0]
     missed, ends = sum(lost(sql, db).get(why, 0) for why in ("missed_tick", "unanswered")), 4 * int(naps)
     assert 200 * int(naps) - missed - ends < asleep < 1000 * (float(slept) + float(waited)) + ends, (asleep, naps, slept, waited, lost(sql, db))
@@ -561,7 +564,7 @@ for tid in os.listdir("/proc/self/task"):
 
 
 def test_a_thread_that_shares_its_processor_with_the_sampler(record, convert, sql):
-    """At each tick it waits for the processor that the sampler has: it gets a signal all the same, so it has native frames."""
+    """At each tick it waits for the processor that the sampler uses: it gets a signal all the same, so it has native frames."""
     db = convert(record(ONE_PROCESSOR + MERGED, 1, hz=1000).trace)
     counts = dict(sql(db, "SELECT outside, sum(count) FROM samples WHERE state = 'running' GROUP BY 1"))
     assert counts.get(0, 0) > 4 * counts.get(1, 0), (counts, lost(sql, db))
@@ -577,16 +580,16 @@ def test_python_and_native_frames_interleave(record, convert, sql, python):
             JOIN function f ON f.id = r.function WHERE k.stack = ? ORDER BY k.depth DESC""", stack)
         names = [f[0] for f in frames]
         if "inner" in names and flags & 4:
-            outside += n  # it did not come to answer: Python frames alone, and marked
+            outside += n  # it did not run in time to answer: Python frames alone, and marked
         elif "inner" in names:
             spinning += n
-            # main's C frames, outer, map's C frames, middle and inner in order
+            # main's C frames, outer, map's C frames, middle and inner, in this order
             order = [names.index(x) for x in ("outer", "middle", "inner")]
             between = frames[order[0] + 1:order[1]]
             if order == sorted(order) and frames[0][1] == 1 and any(t == 1 for _, t in between):
                 good += n
         elif "outer" in names and flags & 4:
-            # asleep in C: nobody woke it, and its native frames are there all the same
+            # it sleeps in C code: nothing woke it, and its native frames are there all the same
             if frames[-1][1] == 1 and re.search("sleep|select", " ".join(names[names.index("outer"):])):
                 asleep += n
     missed = lost(sql, db).get("missed_tick", 0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread of ours has no CPU when it is its turn (a busy machine, seconds of reading large libraries): the sampler's while the
-recording ends, whose memory is still there when it goes on; another one as it begins, whose id nobody knows."""
+"""A thread of the agent gets no CPU when it needs one (on a busy machine, or while large libraries are read for seconds). It may be the sampler
+while the recording ends, whose memory must still exist when it goes on; or another thread that is just starting, whose id is not known yet."""
 import ctypes
 import json
 import os
@@ -50,7 +50,7 @@ def test_the_recording_ends_without_it(build, python, spawn, tmp_path):
         return subprocess.run([str(build.root / "bin" / "probing"), "-t", str(target.pid), *args], env=env, timeout=240,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    for i in range(2):  # and the next recording is as good as the first
+    for i in range(2):  # the next recording is as good as the first
         done = probing("inject", "-r", "1000", "-o", str(tmp_path / ("t%d" % i)))
         assert done.returncode == 0, done.stdout
         until_sampled(target.pid, 100)  # past its beginning, where it may hold the C library's locks
@@ -83,7 +83,7 @@ os._exit(0)
 
 @pytest.mark.pythons(min=(3, 11), count=1)
 def test_another_begins_late(build, python, spawn, tmp_path):
-    """The program's threads are not taken for it: none of them is said to have ended."""
+    """The agent's late thread is not mistaken for one of the program's, and none of the program's threads is reported as ended."""
     (tmp_path / "spinning.py").write_text(SPINNING)
     trace = tmp_path / "trace.zst"
     recorder = spawn([build.tool("probing-record"), "-q", "-r", "1000", "-o", trace, python.path, tmp_path / "spinning.py"],
@@ -99,12 +99,12 @@ def test_another_begins_late(build, python, spawn, tmp_path):
     ptrace(SEIZE, starter, TRACE_CLONE)
     try:
         question = spawn([build.tool("probing"), "-t", pid, "eval", "--timeout", "200", "6 * 7"])
-        os.waitpid(starter, WALL)  # it has made a thread, which stands still before its first instruction
+        os.waitpid(starter, WALL)  # it has made a thread, which stops before its first instruction
         ptrace(EVENT_MESSAGE, starter, ctypes.addressof(tid))
         os.waitpid(tid.value, WALL)
         ptrace(CONT, starter)
         before = samples()
-        wait_until(lambda: samples() > before + 2000)  # threads are listed all 100 ticks, of which each gives four at most
+        wait_until(lambda: samples() > before + 2000)  # threads are listed every 100 ticks, and each tick gives at most four samples
     finally:
         ptrace(INTERRUPT, starter)
         os.waitpid(starter, WALL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""While the whole process sleeps, one look stands for several ticks: fewer wake-ups, the same truth."""
+"""While the whole process sleeps, one look stands for several ticks: fewer wake-ups, and the same truth."""
 import json
 import os
 import re
@@ -14,8 +14,8 @@ from conftest import PYTHONS, thread_names
 from test_console import wait_until
 from test_sampler import LATE, bound, lost, shares
 
-# Works and sleeps by the clock, as a DataLoader's worker does: a sampler that reads it at fixed times after it has found
-# the process asleep would always find it asleep.
+# Works and sleeps at fixed times, as a DataLoader's worker does: a sampler that looked at fixed times after it found the process asleep
+# would always find it asleep.
 BURSTS = LATE + """
 import json, sys, time
 clock = time.perf_counter
@@ -87,8 +87,8 @@ def test_who_sleeps_is_looked_at_less_often(record, convert, sql):
     done = record(ASLEEP, hz=1000)
     seen = json.loads(done.stdout.strip().splitlines()[-1])
     assert 0 < seen["wakes"] < seen["ticks"] / 3
-    # And no tick is missing or there twice: from the first sample to the last one's end each is in the trace, or counted as lost. What is
-    # lost before and after these is counted, too: on a busy machine the sampler's first tick comes late.
+    # No tick is missing or there twice: between the first sample and the end of the last one, each tick is in the trace or counted as lost.
+    # Losses before and after that are counted, too: on a busy machine the sampler's first tick comes late.
     db = convert(done.trace)
     ticks, span = sql(db, """SELECT sum(s.count), (max(s.ts + s.count * t.period_ns) - min(s.ts)) / t.period_ns
         FROM sample s, trace_file t""")[0]
@@ -108,7 +108,7 @@ threading.Thread(target=awake, daemon=True).start()
 
 
 def test_a_thread_by_the_clock_beside_one_that_is_awake(record, convert, sql):
-    """The process does not sleep; the thread that does is read more seldom all the same."""
+    """The process does not sleep, but one of its threads does, and is read less often."""
     done = record(AWAKE + BURSTS, 12, hz=1000)
     check_bursts(sql, convert(done.trace), done, lambda got: got["<module>"])
 
@@ -155,12 +155,12 @@ def test_idle_threads_are_asked_less_often(build, spawn, convert, sql, tmp_path)
         with open(sampler + "/status") as f:
             return int(re.search(r"\n%s:\t(\d+)" % name, f.read()).group(1))
 
-    wait_until(lambda: number("voluntary_ctxt_switches") > 1000)  # every thread is known, and seen asleep
+    wait_until(lambda: number("voluntary_ctxt_switches") > 1000)  # every thread is known, and was seen asleep
     with open(tmp_path / "strace", "w") as out:
         tracer = subprocess.Popen(["strace", "-c", "-p", os.path.basename(sampler)], stdout=subprocess.DEVNULL, stderr=out)
         wait_until(lambda: number("TracerPid"))
         begin, before = time.monotonic(), number("voluntary_ctxt_switches")
-        wait_until(lambda: number("voluntary_ctxt_switches") > before + 20000)  # two or more of each system call that strace has counted
+        wait_until(lambda: number("voluntary_ctxt_switches") > before + 20000)  # each system call that strace counts has come twice or more
         tracer.send_signal(signal.SIGINT)
         tracer.wait(240)
         traced = 1000 * (time.monotonic() - begin)
@@ -168,11 +168,11 @@ def test_idle_threads_are_asked_less_often(build, spawn, convert, sql, tmp_path)
              if len(words) >= 5 and words[3].isdigit()}
     (tmp_path / "end").touch()
     assert recorder.wait(240) == 0
-    # 40 threads that sleep, each looked at once in 8 ms: 5 a tick, and more where strace makes ticks come late (a few at once); and
-    # the one that works, twice a tick. It would be 42.
+    # 40 threads that sleep are each looked at once in 8 ms, which makes 5 a tick, and more if strace makes ticks late (a few at once); the
+    # thread that works takes two a tick. If every thread were looked at in every tick, it would be 42.
     asked, late = calls["clock_gettime"] / calls["futex"], traced / calls["futex"]
-    assert 2 < asked and (asked < 4 + 40 * 1.5 * late / 8 or late > 5), (calls, late)  # on a busy machine each is due at each late tick
-    # Each of them is in every second of the trace, with a sample for each tick but the lost ones.
+    assert 2 < asked and (asked < 4 + 40 * 1.5 * late / 8 or late > 5), (calls, late)  # on a busy machine each thread is due at each late tick
+    # Each of them is in every second of the trace, with a sample for each tick that was not lost.
     db = convert(trace)
     counts = sql(db, """SELECT h.tid, sum(s.count) * t.period_ns / 1e9, (max(s.ts + s.count * t.period_ns) - min(s.ts)) / 1e9
         FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread JOIN trace_file t GROUP BY 1""")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sampler and the target's signals: sleeping threads are left asleep, the target's own signals work."""
+"""The sampler and the target's signals: sleeping threads are not woken, and the target's own signals work."""
 import pathlib
 import re
 import signal
@@ -41,7 +41,7 @@ time.sleep(60)
 
 
 def woken(pid):
-    """How often each of the program's own threads has given up a CPU: a thread that sleeps on has not."""
+    """Returns how often each of the program's own threads has given up a CPU; for a thread that sleeps on, this does not change."""
     counts = {}
     for tid, name in thread_names(pid).items():
         if not name.startswith("probing"):
@@ -58,7 +58,7 @@ def test_sleeping_threads_are_never_woken(build, spawn, tmp_path, python):
     pid = int(subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, check=True).stdout)
     assert "libprobing-agent.so" in open("/proc/%d/maps" % pid).read()
     before, after = 0, woken(pid)
-    while before != after:  # the last of them may still be on its way to sleep; who is woken a thousand times a second never is the same
+    while before != after:  # the last of them may still be about to sleep; for a thread that is woken a thousand times a second this never stays the same
         before = after
         time.sleep(2)
         after = woken(pid)
@@ -67,7 +67,7 @@ def test_sleeping_threads_are_never_woken(build, spawn, tmp_path, python):
 
 # ---- programs that use signals themselves ------------------------------------------------------
 
-# The sampler may have looked just before the program changed what it looks at: past() is when it has looked again.
+# The sampler may have looked just before the program changed its signals: past() returns when it has looked again.
 PAST = """
 import glob, time
 def looks():
@@ -289,7 +289,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.pythons(min=(3, 14))
 def test_system_calls_by_a_newer_libc(record, python):
-    """Debian sid's, in test-all: its calls that can be cancelled are made in one place."""
+    """With Debian sid's libc (in test-all), which makes all system calls that can be cancelled in one place."""
     assert record(PROGRAMS["system calls of C code"] + MAIN, "/", hz=1000, python=python).stdout == "result: fine\n"
 
 
@@ -297,29 +297,30 @@ def test_system_calls_by_a_newer_libc(record, python):
 @pytest.mark.pythons(count=2)
 def test_programs_with_signals(record_until, convert, sql, python, name):
     def seen(db):
-        """Ticks in go(), and those that were read from outside while the thread ran, or missed."""
+        """Returns the ticks in go(), and the ticks that were read from outside while the thread ran, or missed."""
         go = sql(db, "SELECT coalesce(sum(total), 0) FROM hot_functions WHERE frame_type = 'Python' AND func = 'go'")[0][0]
         return go, sql(db, "SELECT (SELECT coalesce(sum(count), 0) FROM samples WHERE outside AND state = 'running')"
                            " + (SELECT coalesce(sum(count), 0) FROM loss WHERE reason = 'missed_tick')")[0][0]
 
-    blocks = name == "blocks and unblocks"  # busy, and all of it is seen
+    blocks = name == "blocks and unblocks"  # busy, and every tick is seen
     done = record_until(lambda db: seen(db)[0] > 20 and (not blocks or seen(db)[1] > 1000), PROGRAMS[name] + MAIN, hz=1000, python=python)
     assert done.stdout == "result: fine\n"
     if blocks:
         lost = dict(sql(convert(done.trace), "SELECT reason, count FROM loss"))
-        # Asked in the moment in which it blocks them; were that not looked at, nearly all would be.
+        # A signal is lost if it is sent in the moment in which the thread blocks it. If the sampler did not check for blocked signals,
+        # nearly all would be.
         assert lost.get("unanswered", 0) < 0.3 * seen(convert(done.trace))[1], lost
 
 
 def test_signals_from_elsewhere_keep_their_effect(record, convert, sql):
-    """SIGURG is ignored by default, a real-time signal ends the process."""
+    """SIGURG is ignored by default; a real-time signal ends the process."""
     done = record("import os, signal, time\ndef go():\n    while time.thread_time() < 1.5:\n"
                   "        os.kill(os.getpid(), signal.SIGURG)\n        sum(range(3000))\n"
                   "go()\nprint('alive', flush=True)\n"
                   "os.kill(os.getpid(), signal.SIGRTMAX)\ntime.sleep(5)\nprint('still')\n", hz=1000, check=None)
     assert done.returncode == 128 + signal.SIGRTMAX
     assert done.stdout == "alive\n"
-    # ours and theirs are told apart, and none of ours is waited for in vain
+    # our signals and theirs are told apart, and the sampler waits for none of ours in vain
     db = convert(done.trace)
     names = dict(sql(db, "SELECT func, total FROM hot_functions"))
     ticks, gone = sql(db, "SELECT (SELECT sum(count) FROM sample), (SELECT coalesce(sum(count), 0) FROM lost WHERE reason <> 'missed_tick')")[0]
@@ -330,7 +331,7 @@ def test_signals_from_elsewhere_keep_their_effect(record, convert, sql):
 
 
 def test_code_without_unwind_information(build, record_until, sql):
-    """Hand-written code: no call frame information, garbage in rbp, a small stack of its own."""
+    """Hand-written code: no call frame information, garbage in rbp, and a small stack of its own."""
     library = build.root / "tests" / "programs" / "nocfi"
     if not library.exists():
         pytest.skip("build/tests/programs/nocfi is not built")
@@ -363,7 +364,7 @@ for i in range(4):
 
 
 def test_a_long_write_into_a_pipe_is_whole(build, tmp_path, python):
-    """The sampling signal cuts none off that waits for its reader."""
+    """The sampling signal cuts no write short that waits for its reader."""
     (tmp_path / "long.py").write_text(LONG)
     done = subprocess.run([build.tool("probing-record"), "-q", "-r", "1000", "-o", str(tmp_path / "t.zst"), "--", python.path, "-u",
                            str(tmp_path / "long.py")], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=240)
@@ -386,7 +387,7 @@ other.join()
 
 
 def test_where_no_signal_may_be_queued(record, convert, pythons, sql):
-    """The kernel then drops what is sent with a signal, by which the handler knows that it is ours."""
+    """The kernel then drops the value that is sent with a signal, by which the handler recognizes our signal."""
     db = convert(record(UNQUEUED, hz=500, python=pythons[-1]).trace)
     unanswered = sql(db, "SELECT coalesce(sum(count), 0) FROM loss WHERE reason = 'unanswered'")[0][0]
     native = sql(db, "SELECT coalesce(sum(count), 0) FROM samples WHERE state = 'running' AND NOT outside")[0][0]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sampler's beginning, each thing that can go wrong with it made to happen: a recording has samples or says why not, and ticks that
-nobody looked at count as lost."""
+"""The sampler's beginning, with everything that can go wrong made to happen: a recording has samples or says why not, and ticks at which
+nobody looked count as lost."""
 import os
 import re
 
 import pytest
 
-# Preloaded in front of us: what our threads find is decided by $TROUBLE.
+# Preloaded before the agent: it decides by $TROUBLE what the agent's threads find.
 TROUBLE = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -89,7 +89,8 @@ over.set()
 
 @pytest.fixture
 def troubled(record, convert, sql, run, python, tmp_path):
-    """troubled(WHAT) -> samples, lost ticks, notes of a main thread that is busy for so many ticks. A second one sleeps."""
+    """troubled(WHAT): returns samples, lost ticks, notes and ticks, for a main thread that is busy for so many ticks. A second thread
+    sleeps."""
     (tmp_path / "trouble.c").write_text(TROUBLE)
     run(["cc", "-w", "-O1", "-shared", "-fPIC", "-o", tmp_path / "trouble.so", tmp_path / "trouble.c", "-ldl", "-lpthread"])
 
@@ -108,21 +109,22 @@ def troubled(record, convert, sql, run, python, tmp_path):
 
 @pytest.mark.pythons(shared=True, max=(3, 10))
 def test_the_text_of_the_version_is_empty(troubled):
-    """It was, once in many thousand starts, when two threads asked for it: then this Python was "not known", and nothing recorded."""
+    """Once in many thousand starts it was empty, because two threads asked for it at the same time: then this Python was "not known", and
+    nothing was recorded."""
     samples, lost, notes, ticks = troubled("version")
     assert samples > 10 and samples + lost > 0.95 * ticks and not notes, (samples, lost, notes, ticks)
 
 
 @pytest.mark.pythons(max=(3, 10))
 def test_no_thread_can_be_made_at_first(troubled):
-    """Before 3.11 where the kernel's id of a thread is, is found by means of one."""
+    """Before 3.11 the offset of a thread's kernel id is found by means of a thread that is made for it."""
     samples, lost, notes, ticks = troubled("threads")
     assert samples > 10 and samples + lost > 0.95 * ticks and not notes, (samples, lost, notes, ticks)
 
 
 @pytest.mark.pythons(count=4)
 def test_what_it_reads_changes_meanwhile(troubled):
-    """A thread that ends between two reads looks as if the layout were wrong."""
+    """A thread that ends between two reads looks like a wrong layout."""
     samples, lost, notes, ticks = troubled("torn")
     assert samples > 10 and samples + lost > 0.95 * ticks and not notes, (samples, lost, notes, ticks)
 
@@ -138,5 +140,5 @@ def test_it_has_no_cpu_at_first(troubled):
 def test_a_recording_without_samples_says_why(troubled, what, said):
     samples, lost, notes, ticks = troubled(what)
     assert samples == 0 and len(notes) == 1 and re.search(said, notes[0]), (samples, lost, notes, ticks)
-    # Where Python was there, and known to be, its ticks are lost, but where nothing was to be hoped for any more.
+    # If Python was there and recognized, its ticks count as lost, unless nothing could be recorded any more.
     assert what == "uninitialised" or "make no sense" in notes[0] or lost > 0.9 * ticks, (samples, lost, notes, ticks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""converter/SCHEMA.md explains the database that is made, and who changes a view is told what is missing."""
+"""converter/SCHEMA.md explains the database as it is made; whoever changes a view is told what is missing there."""
 import pathlib
 import shutil
 import subprocess
@@ -36,7 +36,7 @@ def test_every_view_and_column_of_a_database(build, record, convert, sql):
     for view, in sql(db, "SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE '%\\_made' ESCAPE '\\'"):
         assert {name for name, in sql(db, "SELECT name FROM pragma_table_info('%s')" % view)} == sections[view], view
     for table, in sql(db, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"):
-        assert "table " + table in sections or table + "s" in sections, table # collective holds view collectives
+        assert "table " + table in sections or table + "s" in sections, table # `collective` holds the view collectives
 
 
 @pytest.mark.parametrize("change,said", [
@@ -55,5 +55,5 @@ def test_what_is_missing_is_said(copy, change, said):
     (copy / path).write_text(text.replace(was, to, 1))
     code, told = generate(copy, "--check")
     assert code == 1 and said in told
-    if "old" in said: # made anew, it is right
+    if "old" in said: # when it is generated anew, it is right
         assert generate(copy)[0] == 0 and generate(copy, "--check") == (0, "")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A seccomp filter that kills for what the agent calls: the program runs as it does alone, whoever sets it before."""
+"""A seccomp filter that kills for system calls of the agent: the program runs as it does without recording, whoever has set the filter
+before."""
 import pytest
 
 PY = "/usr/bin/python3"
 RUSAGE, READ_MEMORY, BARRIER = 98, 310, 324
 
-# LATE: a filter, for the thread that sets it alone.
+# LATE: a filter that applies only to the thread that sets it.
 LATE = """
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None)
@@ -36,7 +37,8 @@ def record(build, run, tmp_path):
 @pytest.mark.parametrize("action", ["kill", "kill_thread", "trap"])
 @pytest.mark.parametrize("call, name", [(READ_MEMORY, "process_vm_readv"), (BARRIER, "membarrier"), (RUSAGE, "getrusage")])
 def test_a_filter_from_the_start(build, run, record, tmp_path, action, call, name):
-    """One line says which call; so for the recorder's own filter, and one that the program gets from who starts it."""
+    """One line names the system call; also for a filter of the recorder's own, and for one that the program inherits from the process that
+    starts it."""
     filtered = [build.root / "tests/programs/filter", action, call]
     program = [PY, "-c", "import os\nif os.fork(): print(os.wait()[1]); raise SystemExit(7)"]
     for done in (record(*(filtered + program), check=7),
@@ -47,13 +49,13 @@ def test_a_filter_from_the_start(build, run, record, tmp_path, action, call, nam
 
 
 def test_a_filter_that_answers(build, record, sql, convert, tmp_path):
-    """As a container's does."""
+    """A filter that returns errors, like a container's."""
     record(build.root / "tests/programs/filter", "error", "%d,%d,%d" % (READ_MEMORY, BARRIER, RUSAGE), PY, "-c", LATE + "behind()")
     assert sql(convert(tmp_path / "t.zst"), "SELECT sum(count) > 0 FROM samples") == [(1,)]
 
 
 def test_a_child_of_a_thread_that_shut_itself_in(record):
-    """It is no recorded one, and lives. (Its parent, while it runs, would not survive a sample: hence one a second.)"""
+    """The child is not recorded, and lives. (Its parent would not survive a sample while it runs: so only one is taken each second.)"""
     code = LATE + "before(); shut('%d'); pid = os.fork()\nif not pid: behind(); os._exit(5)\nprint(os.waitpid(pid, 0)[1] >> 8)" % READ_MEMORY
     done = record("-r", "1", PY, "-c", code)
     assert done.stdout == "5\n"

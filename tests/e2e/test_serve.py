@@ -33,7 +33,7 @@ class Server:
         self.where = "127.0.0.1:%d" % self.port
 
     def ask(self, path, body=None, method=None, token=TOKEN, **headers):
-        """(status, headers, bytes)"""
+        """Returns (status, headers, bytes)."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         if token:
             headers["Authorization"] = "Bearer " + token
@@ -88,7 +88,7 @@ def test_answers(serve, database, build, run):
     assert headers["content-type"].startswith("text/csv") and len(list(csv.reader(io.StringIO(body.decode())))) == len(wanted) + 1
     status, _, body = server.ask("/api/v1/query?sql=SELECT+max(timestamp)+AS+t+FROM+samples&format=json")
     assert status == 200 and json.loads(body)[0]["t"] > 1e9
-    # large: streamed, whole, in order
+    # a large answer: streamed, complete, in order
     status, headers, body = server.query(ROWS % 300000)
     rows = json.loads(body)
     assert headers.get("transfer-encoding") == "chunked" and len(rows) == 300000 and rows[-1] == {"i": 300000, "t": "row 300000", "half": 150000.0}
@@ -99,9 +99,9 @@ def test_answers(serve, database, build, run):
     assert body.startswith(b"\xff\xff\xff\xff") and body.endswith(b"\xff\xff\xff\xff\0\0\0\0") and wanted[0]["func"].encode() in body
     status, headers, body = server.query(ROWS % 300000, format="arrow")
     assert headers.get("transfer-encoding") == "chunked" and b"row 300000" in body
-    with pytest.raises(http.client.IncompleteRead):  # what comes too late for a status breaks the answer off
+    with pytest.raises(http.client.IncompleteRead):  # an error that comes too late for a status interrupts the answer
         server.query("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 9000) SELECT iif(x < 8500, x, 'late') AS v FROM c", format="arrow")
-    # the words of the original, too
+    # words of the original Probing are accepted, too
     assert json.loads(server.query("SHOW TABLES")[2]) and json.loads(server.query("SELECT now() - INTERVAL '5 min' AS t")[2])
     info = json.loads(server.ask("/api/v1/info")[2])
     assert info["control"] is False and info["sources"] == [str(database)]
@@ -122,7 +122,7 @@ def test_who_may_ask(serve, database):
     cookie = cookie.split(";")[0]
     assert server.ask("/api/v1/info", token=None, Cookie=cookie)[0] == 200
     assert b"<title>Probing</title>" in server.ask("/", token=None, Cookie=cookie)[2]
-    # another site's page, and a name of another site that leads here
+    # a request from another site's page, and a foreign name that leads to this address
     for host in ("evil.example", "evil.example:%d" % server.port, "127.0.0.1.evil.example"):
         assert server.ask("/api/v1/info", Host=host)[0] == 403
     for origin in ("http://evil.example", "null", "https://127.0.0.1:%d" % server.port, "http://127.0.0.1:1"):
@@ -132,8 +132,8 @@ def test_who_may_ask(serve, database):
 
 
 def test_names_of_this_machine(serve, spawn, build, tmp_path):
-    """On an address that others reach: the names by which this machine is known, those of --host-name, and nobody else's. On the
-    loopback address alone: not even its own, for nobody means it by them."""
+    """On an address that others can reach, the server accepts the names of this machine, those of --host-name, and no others. On the
+    loopback address alone it does not even accept the machine's name, by which nobody would call it."""
     (tmp_path / "hosts").write_text("127.0.0.1 localhost\n127.0.1.1 node7.cluster.test node7\n")
     inside = "mount --bind %s/hosts /etc/hosts && hostname node7 && exec %s serve -l $0:0 --host-name door.test,Gate.test" % (tmp_path, build.tool("probing"))
     for listen, ours in (("0.0.0.0", True), ("127.0.0.1", False)):
@@ -174,11 +174,11 @@ def test_wrong_requests(serve, database, tmp_path):
     for path in ("/nowhere", "/api", "/api/v1/query/x", "/../etc/passwd", "/api/v1/processes/1", "/api/v1/processes/x/status", "/api/v1/processes/1/environ"):
         assert server.ask(path)[0] == 404, path
     assert server.ask("/api/v1/query", b"x" * (2 << 20))[0] == 413
-    assert server.ask("/api/v1/info")[0] == 200  # it is still there
+    assert server.ask("/api/v1/info")[0] == 200  # the server still answers
 
 
 def test_time_and_a_client_that_leaves(serve, database):
-    """A query that never ends is ended by its timeout, or when its client has gone; then all connections are free again."""
+    """A query that never ends is stopped by its timeout, or when its client is gone; then all connections are free again."""
     server = serve(database)
     status, _, body = server.query(ENDLESS, timeout=0.2)
     assert status == 408 and b"timeout" in body
@@ -205,7 +205,7 @@ def test_time_and_a_client_that_leaves(serve, database):
 
 
 def test_time_includes_what_is_read(serve, build, spawn, tmp_path):
-    """Of what is being recorded: to ask the process and to read its trace takes longer than a millisecond, whatever is asked."""
+    """For a recording that goes on: asking the process and reading its trace takes longer than a millisecond, whatever the question is."""
     spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-c", PROGRAM], ready="up")
     server = serve()
     wait_until(lambda: server.query("SELECT count(*) AS n FROM trace", live=True)[0] == 200)
@@ -220,8 +220,8 @@ def test_time_includes_what_is_read(serve, build, spawn, tmp_path):
 
 
 def test_clients_that_take_no_answer(serve, database):
-    """More than there are connections to the database ask for rows and never read them: others are answered after the timeout."""
-    server = serve("--timeout", "3", database)  # and two seconds more, in which an answer has begun on a busy machine, too
+    """More clients than there are connections to the database ask for rows and never read them: others are answered after the timeout."""
+    server = serve("--timeout", "3", database)  # two seconds more than needed, so that an answer has begun even on a busy machine
     held = []
     for _ in range(20):
         s = socket.create_connection(("127.0.0.1", server.port))
@@ -229,7 +229,7 @@ def test_clients_that_take_no_answer(serve, database):
         s.sendall(("POST /api/v1/query HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s" % (TOKEN, len(text), text)).encode())
         held.append(s)
     begun = set()
-    while len(begun) < 8:  # whoever comes first: each has a thread there
+    while len(begun) < 8:  # whichever client comes first: each has a thread there
         for s in select.select([s for s in held if s not in begun], [], [], 240)[0]:
             assert s.recv(12).startswith(b"HTTP/1.1 200")
             begun.add(s)
@@ -254,7 +254,8 @@ def test_clients_that_take_no_answer(serve, database):
 
 
 def test_many_and_slow_clients(serve, database):
-    """500 connections that never send a whole request: bounded, and closed after a while; others are served again then."""
+    """500 connections that never send a complete request: their number is limited, and they are closed after a while; then others are
+    served again."""
     server = serve(database)
     held = []
     for _ in range(500):
@@ -272,7 +273,7 @@ def test_many_and_slow_clients(serve, database):
         threads = int(re.search(r"Threads:\s*(\d+)", f.read()).group(1))
     assert threads <= 110
     served = None
-    while served != 200:  # they go on as slow clients do
+    while served != 200:  # the slow clients go on meanwhile
         for s in held:
             try:
                 s.send(b"x")
@@ -280,7 +281,7 @@ def test_many_and_slow_clients(serve, database):
                 s.close()
         try:
             served = server.query("SELECT 1 AS a")[0]
-        except OSError:  # there are as many connections as may be
+        except OSError:  # the highest number of connections is reached
             time.sleep(0.5)
 
 
@@ -322,7 +323,7 @@ def remote(build, run):
 
 
 def test_remote_commands(serve, remote, target, build, run, tmp_path):
-    """What is printed there is printed here: output, errors, exit code."""
+    """Whatever the command prints there is printed here: output, errors and exit code."""
     server = serve("--allow-control")
     pid = str(target.pid)
     done = remote(server, "backtrace", pid, "--main", "--python")
@@ -356,10 +357,10 @@ def test_control_needs_its_token(serve, remote, target, build, run, tmp_path):
         assert "--allow-control" in remote(closed, *command, control=True, check=3).stderr
         status, _, _ = closed.ask("/api/v1/command", {"command": command[0], "pid": target.pid, "args": command[2:]})
         assert status == 403
-    # a cookie is not enough: a browser sends it by itself
+    # a cookie is not enough, because a browser sends it by itself
     status, _, _ = server.ask("/api/v1/command", {"command": "eval", "pid": target.pid, "args": ["1"]}, token=None, Cookie="probing_token=" + CONTROL)
     assert status == 401
-    # nothing that names a file of that machine
+    # no option that names a file of that machine is accepted
     out = tmp_path / "out"
     for args in (["flamegraph", pid, "-o", out], ["flamegraph", pid, "--output=%s" % out], ["flamegraph", pid, "-o%s" % out], ["backtrace", pid, "--core", "x"],
                  ["query", pid, "-f", "/etc/passwd"], ["query", pid, "--file=/etc/pass wd", "SELECT 1"], ["query", pid, "-f /etc/passwd", "SELECT 1"],
@@ -385,7 +386,7 @@ def test_remote_query_is_restricted(serve, remote, build, spawn, tmp_path):
 
 @pytest.mark.pythons(min=(3, 12), count=1)
 def test_remote_watch(serve, build, spawn, python, tmp_path):
-    """Values come as they are read; Ctrl-C here ends it there."""
+    """Values are printed as they come; Ctrl-C here ends the watch there."""
     (tmp_path / "program.py").write_text(PROGRAM.replace("while True: time.sleep(.01)", "n = 0\n    while True:\n        n += 1\n        time.sleep(.01)"))
     target = spawn([python.path, tmp_path / "program.py"], ready="up")
     server = serve("--allow-control")
@@ -402,7 +403,7 @@ def test_remote_watch(serve, build, spawn, python, tmp_path):
 
 
 def test_no_proxy_is_asked(serve, remote):
-    """The token goes to the server that was named, whatever a shell has set for web pages."""
+    """The token is sent only to the server that was named, whatever proxy a shell has set for web pages."""
     server = serve()
     proxy = socket.socket()
     proxy.bind(("127.0.0.1", 0))
@@ -417,7 +418,7 @@ def test_no_proxy_is_asked(serve, remote):
 
 
 def test_places(serve, build, run, spawn, database, tmp_path):
-    """A socket in the file system, TLS, a port that is taken, a server that is not there."""
+    """A socket in the file system, TLS, a port that is taken, and a server that does not exist."""
     path = tmp_path / "s"
     server = spawn([build.tool("probing"), "serve", "--socket", path, database])
     assert server.stdout.readline().decode() == "%s\n" % path and path.stat().st_mode & 0o777 == 0o600
@@ -425,7 +426,7 @@ def test_places(serve, build, run, spawn, database, tmp_path):
     s.connect(str(path))
     s.sendall(b"GET /api/v1/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert b"200 OK" in s.recv(4096)
-    server.kill()  # and leaves its file
+    server.kill()  # and leaves its socket file behind
     server.wait()
     server = spawn([build.tool("probing"), "serve", "--socket", path, database])
     assert server.stdout.readline()
@@ -448,7 +449,7 @@ def test_places(serve, build, run, spawn, database, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl")
 def certificate(tmp_path):
-    """(certificate, key) of 127.0.0.1, files that are made"""
+    """Returns the files (certificate, key) of a new certificate for 127.0.0.1."""
     cert, key = tmp_path / "c.pem", tmp_path / "k.pem"
     subprocess.check_call(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
                            "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert], stderr=subprocess.DEVNULL)
@@ -471,10 +472,10 @@ def test_tls(build, run, spawn, tmp_path):
 
 
 def test_probing_port(build, spawn, tmp_path):
-    """A server beside the recording, for as long as it goes on; another takes the next port."""
+    """A server runs beside the recording for as long as that goes on; the server of another recording takes the next port."""
     free = socket.socket()
     free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]  # taken: so it is one of the next
+    port = free.getsockname()[1]  # it is taken, so the server gets one of the next
     env = dict(os.environ, PROBING_PORT=str(port), PROBING_TOKEN=TOKEN)
     recorder = spawn([build.tool("probing-record"), "-o", tmp_path / "t.zst", sys.executable, "-u", "-c", PROGRAM], env=env, stderr=subprocess.PIPE)
     line = recorder.stderr.readline().decode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing serve`: the page in a browser, and the document of its interface."""
+"""`probing serve`: the page in a browser, and the OpenAPI document of its interface."""
 import http.client
 import http.server
 import json
@@ -16,7 +16,7 @@ from test_serve import TOKEN, database, serve  # noqa: F401
 
 
 class Between(http.server.BaseHTTPRequestHandler):
-    """Hands requests on to the server and its answers back; `before` is called first, and may wait for something to be true."""
+    """A proxy that passes requests on to the server and its answers back. It first calls `before`, which may wait until something is true."""
     protocol_version = "HTTP/1.1"
 
     def hand_on(self):
@@ -47,7 +47,7 @@ class Between(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def between():
-    """between(server, before, script) -> HOST:PORT that leads to the server, with `script` at the begin of the page's own"""
+    """between(server, before, script): returns HOST:PORT of a proxy to the server, which puts `script` before the page's own scripts."""
     started = []
 
     def start(server, before, script=""):
@@ -68,7 +68,7 @@ def test_page(serve, database, tmp_path):
     dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=%s" % (server.where, TOKEN))
     assert not said, said
     assert "0 recordings" in dom and re.search(r'<td class="n"[^>]*>[\d.]+</td>', dom) and " rows, " in dom
-    assert "&lt;!-- probing-report --&gt;" in dom and '<iframe id="report" title="report" sandbox="allow-scripts" srcdoc=' in dom  # drawn in a frame of its own
+    assert "&lt;!-- probing-report --&gt;" in dom and '<iframe id="report" title="report" sandbox="allow-scripts" srcdoc=' in dom  # in a frame of its own
     assert TOKEN not in dom
     dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=wrong" % server.where)
     assert "needs the token" in dom and "hot_functions" not in dom
@@ -89,15 +89,15 @@ train()
 """
 
 
-# Each look at the clock is five seconds later than the one before: as on a machine that is so busy that every answer takes that long.
+# Each reading of the clock is five seconds later than the one before, as on a machine so busy that every answer takes that long.
 BUSY = "{ const now = performance.now.bind(performance); let later = 0; performance.now = () => now() + (later += 5000); }"
 
 
 @browser
 @pytest.mark.limit(300)
 def test_page_follows(serve, between, build, spawn, tmp_path):
-    """What is recorded while the page is open comes onto it: samples, loss, the stack, however long answers take. The program's own numbers say
-    when there is more."""
+    """What is recorded while the page is open appears on it (samples, loss, the stack), however long answers take. Numbers that the program
+    itself writes tell the test when there is more."""
     (tmp_path / "program.py").write_text(LEARNS)
     env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
     recorder = spawn([build.tool("probing-record"), "-q", "-r", "200", "--exprs", "loss@train", "-o", tmp_path / "t.zst", sys.executable, "-u", tmp_path / "program.py"],
@@ -112,7 +112,7 @@ def test_page_follows(serve, between, build, spawn, tmp_path):
     def logged():
         return json.loads(server.ask("/api/v1/query", ask_steps)[2])[0]["step"] or 0
     wait_until(lambda: logged() > 10)
-    assert 0 < float(server.ask("/api/v1/recordings")[1]["x-probing-cpu"]) < 100  # by which the page goes
+    assert 0 < float(server.ask("/api/v1/recordings")[1]["x-probing-cpu"]) < 100  # the page uses this header
 
     def before(path):
         seen["followed"] += path == "/api/v1/query"
@@ -120,7 +120,7 @@ def test_page_follows(serve, between, build, spawn, tmp_path):
             seen["asked"] += 1
             if seen["asked"] == 1:
                 seen["first"] = samples(), logged()
-            elif seen["asked"] == 2:  # from here on there is more than the page can have seen first
+            elif seen["asked"] == 2:  # from here on there is more than the page can have seen at first
                 wait_until(lambda: samples() > seen["first"][0] + 10 and logged() > seen["first"][1] + 10)
                 seen["second"] = samples(), logged()
     dom, said = chromium(tmp_path, "--dump-dom", "http://%s/?token=%s#pid=%d" % (between(server, before, BUSY), TOKEN, pid))
@@ -130,14 +130,14 @@ def test_page_follows(serve, between, build, spawn, tmp_path):
     shown = [int(n) for n in re.findall(r'title="(\d+)"', row)]
     assert shown[0] == pid and shown[1] >= seen["second"][0]  # the later number, not the first one
     note = re.search(r'id="loss-note">step \d+ to (\d+), now ([\d.e-]+)', dom)
-    assert seen["followed"] >= 2 and int(note.group(1)) > seen["first"][1]  # of the machine's time it takes little: that alone counts
+    assert seen["followed"] >= 2 and int(note.group(1)) > seen["first"][1]  # the page counts the processor time that its requests take, not how long they take
     assert note and float(note.group(2)) == pytest.approx(4 * .99 ** (int(note.group(1)) + 1), rel=1e-4)
     assert re.search(r'<pre id="stack">thread .*train  \S*program\.py:\d+', dom, re.S)
     assert recorder.poll() is None
 
 
 def test_openapi(serve, database):
-    """Each path of the document is there, with the methods that it names, and the document is valid where a validator is at hand."""
+    """The document contains each path with its methods, and it is valid, if a validator is installed."""
     server = serve(database)
     document = json.loads(server.ask("/openapi.json", token=None)[2])
     seen = set()
@@ -160,7 +160,7 @@ def test_openapi(serve, database):
 
 
 def test_schemathesis(serve, database, tmp_path):
-    """Thousands of requests drawn from the document: each answer is one that it names, and what is wrong is refused."""
+    """Thousands of requests are generated from the document: each answer is one that it lists, and wrong requests are refused."""
     python = subprocess.run([os.path.join(os.path.dirname(__file__), "../../.ci/engines-venv.sh")], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     st = os.path.join(os.path.dirname(python.stdout.decode().strip()), "schemathesis")
     if python.returncode or not os.access(st, os.X_OK):

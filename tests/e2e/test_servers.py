@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers and workers under load: bare, recorded at 1 kHz, and injected into again and again. They give the same answers, lose no
-request, end with the same exit code, and the functions of their workers are in the trace.
+request, end with the same exit code, and the trace has the functions of their workers.
 """
 import json
 import os
@@ -43,7 +43,7 @@ def serve(build, tmp_path, python, name, way):
         uwsgi = os.path.join(os.path.dirname(python), "uwsgi")
         if not os.path.exists(uwsgi):
             pytest.skip("there is no uwsgi beside %s (see tests/README.md)" % python)
-        # Debian's loads its Python as a plugin; without --enable-threads its master holds the GIL for good, and answers no evaluation
+        # Debian's uWSGI loads its Python as a plugin; without --enable-threads its master never releases the GIL, and answers no evaluation
         command = [uwsgi] + (["--plugin", "python3", "--enable-threads"] if uwsgi == "/usr/bin/uwsgi" else []) + command[1:]
     else:
         needs(python, *modules)

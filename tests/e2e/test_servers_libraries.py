@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries that do with threads, processes, signals, stacks or tracing what others do not: bare, recorded at 1 kHz, and injected into again
-and again, with the same answers and the same end (servers_session.py; tests/README.md: how to install them)."""
+"""Libraries that use threads, processes, signals, stacks or tracing in unusual ways: bare, recorded at 1 kHz, and injected into again and
+again, with the same answers and the same end (servers_session.py; tests/README.md says how to install them)."""
 import pytest
 import servers_session
 from servers_session import compare_script, needs
@@ -8,7 +8,7 @@ from servers_session import compare_script, needs
 pytestmark = [pytest.mark.slow, pytest.mark.limit(1200)]
 interpreter = servers_session.interpreter  # a fixture
 
-# What gevent's and eventlet's servers do, and their clients.
+# Uses what the servers of gevent and eventlet use, and their clients.
 ECHO = '''def serve(sock, address):
     for line in sock.makefile("rb"):
         time.sleep(0.001)
@@ -24,9 +24,9 @@ def ask(address, n):
         return out
 '''
 
-# As in test_servers_scripts.py: each prints "pids ..." when it is at work, and last what it found, as JSON.
+# As in test_servers_scripts.py, each prints "pids ..." when it is at work, and at last its results as JSON.
 SCRIPTS = {
-    # Worker processes that come and go, one killed: joblib says so, and goes on with others.
+    # Worker processes that come and go, one of which is killed: joblib reports that and goes on with others.
     "joblib": (["joblib"], '''
 import json, os, signal, warnings
 import joblib
@@ -92,7 +92,7 @@ code = pytest.main(["-n", "2", "-q", "--tb=line", "-p", "no:cacheprovider", "--j
 found = sorted((c.get("name"), [e.tag for e in c]) for c in xml.parse("out.xml").iter("testcase"))
 print(json.dumps([int(code), found]))
 '''),
-    # A debugger that stops it at a breakpoint, looks at a variable and goes on, a hundred times.
+    # A debugger stops the program at a breakpoint, looks at a variable and continues, a hundred times.
     "debugpy": (["debugpy"], '''
 import json, os, socket, threading
 import debugpy
@@ -165,7 +165,7 @@ client.join()
 found += [job(n) for n in range(100)]
 print(json.dumps([found, stops]))
 '''),
-    # Its three ways to measure (sys.monitoring: from 3.12 on), with threads and a process.
+    # Its three ways to measure (sys.monitoring from 3.12 on), with threads and a process.
     "coverage": (["coverage"], '''
 import json, os, sys, subprocess, threading
 import coverage
@@ -209,7 +209,7 @@ done = subprocess.run([sys.executable, "-m", "coverage", "run", "--data-file=of.
 report = subprocess.run([sys.executable, "-m", "coverage", "report", "--data-file=of.child", "--include=measured.py,work.py"], stdout=subprocess.PIPE)
 print(json.dumps([found, done.returncode, report.stdout.decode()]))
 '''),
-    # Its stacks are greenlets, and its sleep, sockets, locks, threads and processes are gevent's.
+    # Its stacks are greenlets, and its sleep, sockets, locks, threads and processes are those of gevent.
     "gevent": (["gevent"], '''
 from gevent import monkey
 monkey.patch_all()
@@ -303,7 +303,7 @@ def main():
 reactor.callWhenRunning(main)
 reactor.run()
 '''),
-    # Compiled while it runs: machine code without a file, and threads that numba starts.
+    # Code that is compiled while the program runs: machine code without a file, and threads that numba starts.
     "numba": (["numba", "numpy"], '''
 import json, os
 import numba, numpy
@@ -387,7 +387,7 @@ found.append(scipy.integrate.solve_ivp(lambda t, v: [v[1], -v[0] + 0 * handle(in
 found.append(scipy.integrate.quad(lambda v: numpy.exp(-v * v), -3, 3)[0])
 print(json.dumps(found))
 '''),
-    # The interpreter's own tools: each is told of the program, and of nothing of ours.
+    # The interpreter's own tools: each sees the program, and nothing of the agent.
     "tracing": ([], '''
 import json, os, sys, cProfile, pstats, tracemalloc, threading, trace
 from work import handle
@@ -414,7 +414,7 @@ t.runfunc(lambda: [handle(n) for n in range(5)])
 found.append(sorted(v for (f, l), v in t.results().counts.items() if f.endswith("work.py")))
 print(json.dumps(found))
 '''),
-    # A run-time of another language in the process: Go's sends SIGURG to its own threads, and has small stacks.
+    # The process contains a run-time of another language: Go's sends SIGURG to its own threads, and has small stacks.
     "go": (["tls_client"], '''
 import json, os, threading, http.server, time
 from work import handle
@@ -439,7 +439,7 @@ ts = [threading.Thread(target=client, args=(o,)) for o in outs]
 [t.start() for t in ts]; [t.join() for t in ts]
 print(json.dumps([found, outs]))
 '''),
-    # Java's meets null pointers and safe points by SIGSEGV, and calls Python from threads of its own.
+    # Java's run-time handles null pointers and safe points by SIGSEGV, and calls Python from threads of its own.
     "jvm": (["jpype"], '''
 import json, os, threading
 import jpype

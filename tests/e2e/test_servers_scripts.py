@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that do their own work: notebooks and clusters that a script starts, bare, recorded and injected into, and other people's test
-suites, bare and recorded, of which each test has the same outcome (servers_session.py)."""
+"""Programs that work by themselves: notebooks and clusters that a script starts, bare, recorded and injected into; and other people's test
+suites, bare and recorded, in which each test must have the same outcome (servers_session.py)."""
 import shutil
 import subprocess
 import xml.etree.ElementTree as xml
@@ -13,7 +13,7 @@ from servers_session import compare_script, needs, summary
 pytestmark = [pytest.mark.slow, pytest.mark.limit(1200)]
 interpreter = servers_session.interpreter  # a fixture
 
-# Each prints "pids ..." when it is at work (its processes that matter), and last what it found, as JSON.
+# Each prints "pids ..." with its important processes when it is at work, and at last its results as JSON.
 SCRIPTS = {
     "jupyter": (["jupyter_client", "ipykernel", "nbclient", "nbformat"], '''
 import asyncio, json, time
@@ -168,7 +168,7 @@ def test_suite(build, tmp_path, interpreter, name):
     recorded_end, recorded, said = outcomes(build, tmp_path / "recorded", interpreter, args, "recorded")
     differ = {n: (bare.get(n), recorded.get(n)) for n in set(bare) | set(recorded) if bare.get(n) != recorded.get(n)}
     summary(name, "recorded", "%d tests, end %s" % (len(bare), end), "%d tests, end %s" % (len(recorded), recorded_end), "%d differ" % len(differ))
-    if differ:  # some fail now and then by themselves
+    if differ:  # some tests fail now and then by themselves
         _, bare_again, _ = outcomes(build, tmp_path / "bare2", interpreter, args, "bare")
         _, again, said = outcomes(build, tmp_path / "recorded2", interpreter, args, "recorded")
         differ = {n: way for n, way in differ.items() if again.get(n) not in (bare.get(n), bare_again.get(n))}

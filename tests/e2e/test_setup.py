@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What make does besides building: install, uninstall, deps, help, and the demo."""
+"""What make does besides building: install, uninstall, deps, help and the demo."""
 import os
 import pathlib
 import re
@@ -17,7 +17,7 @@ TINY = "import time\nwhile time.thread_time() < 0.5:\n    sum(range(1000))\n"
 @pytest.fixture
 def make(build, run):
     def do(*args, **kw):
-        # -o all: what is built is taken as it is, whatever switches it was built with.
+        # -o all: the build is taken as it is, whatever switches it was made with.
         return run(["make", "-C", REPO, "-o", "all", "O=%s" % build.root] + list(args), **kw)
 
     return do
@@ -36,7 +36,7 @@ def test_install_and_uninstall(make, run, tmp_path, sql):
     run([prefix / "bin/probing-convert", trace, db])
     assert sql(db, "SELECT count(*) FROM samples")[0][0] > 5
 
-    # GDB's line loads the plugin, and does nothing once the plugin is gone.
+    # The line in GDB's init file loads the plugin, and does nothing when the plugin is gone.
     ask = ["gdb", "-nx", "-q", "-batch", "-x", gdbinit / "probing.py", "-ex", "help probing"]
     assert "probing inject" in run(ask).stdout
     shutil.move(str(prefix / "share"), str(tmp_path / "elsewhere"))
@@ -50,7 +50,7 @@ def test_install_and_uninstall(make, run, tmp_path, sql):
 
 
 def test_uninstall_leaves_another_prefix(make, tmp_path):
-    """GDB's one line belongs to the prefix that was installed last."""
+    """There is one line in GDB's init file, which belongs to the prefix that was installed last."""
     gdbinit = tmp_path / "gdbinit.d"
     for name in ("old", "new"):
         make("install", "PREFIX=%s" % (tmp_path / name), "GDBINIT_DIR=%s" % gdbinit)
@@ -74,7 +74,7 @@ def test_install_without_a_place_in_gdb_says_what_to_type(make, tmp_path):
 
 
 def deps(run, tmp_path, check, **fakes):
-    """.ci/deps.sh on a system whose commands are these: nothing is asked of the real ones, and nothing installed."""
+    """Runs .ci/deps.sh on a system that has these commands: the real ones are not called, and nothing is installed."""
     for name, text in dict(fakes, **{"apt-get": "echo called >&2; exit 1", "apt-cache": "exit 1"}).items():
         (tmp_path / name.replace("_", "-")).write_text("#!/bin/sh\n%s\n" % text)
         (tmp_path / name.replace("_", "-")).chmod(0o755)
@@ -96,7 +96,7 @@ def test_deps_says_nothing_when_all_is_there(run, tmp_path):
 
 
 def test_the_tests_programs_have_ordinary_signals(run):
-    """Whoever starts the tests: nohup and jobs in the background ignore signals, some CI blocks them."""
+    """Whoever starts the tests: nohup and background jobs ignore signals, and some CI blocks them."""
     code = ("import signal, subprocess, sys\nsys.path.insert(0, %r)\n"
             "for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1): signal.signal(s, signal.SIG_IGN)\n"
             "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])\nimport conftest\n"
@@ -128,7 +128,7 @@ def test_it_passes(): pass
 
 @pytest.mark.parametrize("thread", ["the first", "another"])
 def test_limits_in_any_thread(run, tmp_path, thread):
-    """A worker of xdist may run its tests in another thread than the first: they pass there, and one that hangs is stopped."""
+    """A worker of xdist may run its tests in a thread other than the main one: they pass there, and one that hangs is stopped."""
     (tmp_path / "test_limited.py").write_text(LIMITED)
     env = dict(os.environ, PYTHONPATH=str(REPO / "tests" / "e2e"))
     for name, code, says in (("passes", 0, "1 passed"), ("hangs", 1, "its limit is 4 s" if thread == "the first" else "Timeout (0:00:04)!")):
@@ -156,7 +156,7 @@ def test_threads_that_end_while_the_tests_look_at_them(spawn):
 
 
 def test_the_tests_programs_are_gone_when_a_test_ends(run):
-    """Those also that the test's own program began: whoever is dying still looks like one that was left behind."""
+    """Also those that the test's own program started: a process that is dying still looks like one that was left behind."""
     for _ in range(5):
         process = subprocess.Popen(["sh", "-c", "for i in $(seq 40); do sleep 1000 & done; echo up; wait"], stdout=subprocess.PIPE, start_new_session=True)
         assert process.stdout.readline() == b"up\n"
@@ -174,7 +174,7 @@ def test_help_names_every_target(run):
 @pytest.mark.pythons(torch=True, count=1)
 @pytest.mark.limit(300)
 def test_demo(run, build, python, tmp_path):
-    # Its own folder, laid out like the built tree: the demo of the user is left alone.
+    # Uses a folder of its own, laid out like the built tree, so that the user's demo is not touched.
     root = tmp_path / "tree"
     root.mkdir()
     for part in ("bin", "lib", "share"):

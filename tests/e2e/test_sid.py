@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are the Pythons of Debian sid among those tested? Made by .ci/sid-pythons.sh for `make test-all`."""
+"""Checks that the Pythons of Debian sid are among those that are tested. .ci/sid-pythons.sh installs them for `make test-all`."""
 import os
 import pathlib
 
@@ -10,7 +10,7 @@ SID = pathlib.Path(os.environ.get("PROBING_SID") or "/nonexistent")
 
 @pytest.mark.slow
 def test_newest_pythons(pythons):
-    """All tests ran with 3.14 and 3.15 as well; where they cannot be had, it is counted as a skip that says why."""
+    """All tests ran with 3.14 and 3.15 as well; if these cannot be installed, the test is skipped and says why."""
     have = {p.version[:2] for p in pythons}
     missing = [v for v in ((3, 14), (3, 15)) if v not in have]
     if missing:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hours of training in short: everything that makes something new, again and again, and the recording's memory does not grow.
+"""Hours of training in short: the program makes new objects of every kind again and again, and the recording's memory must not grow.
 
-SOAK_SECONDS: how long (60). The same program runs beside it without us, at the same number of rounds a second; what is
-compared is what each gains after the first quarter."""
+SOAK_SECONDS says how long (default: 60). The same program runs beside it unrecorded, at the same number of rounds a second; the test
+compares how much each grows after the first quarter."""
 import os
 import subprocess
 
@@ -123,8 +123,9 @@ def test_memory_does_not_grow(build, tmp_path):
         baseline.kill()
     with_us, without = said(done.stdout, "soak")[0], said(out, "soak")[0]
     print("seconds, rounds, KiB with us:", with_us, "\nwithout:", without)
-    assert with_us[-1][1] > seconds  # it did something
-    grown = [run[-1][2] - run[4][2] for run in (with_us, without)]  # since the first quarter
-    # Dictionaries and tables fill in the first minutes, those of names that are new in each round until an epoch is full (after
-    # some 100,000 of them, an hour or so; then it starts anew): two epochs' tables are 3 MiB. What is left of each round would be tens of MiB.
+    assert with_us[-1][1] > seconds  # the program did something
+    grown = [run[-1][2] - run[4][2] for run in (with_us, without)]  # growth since the first quarter
+    # Dictionaries and tables grow during the first minutes. Those of names that are new in each round grow until an epoch is full (after
+    # some 100,000 names, an hour or so; then it starts anew): two epochs' tables are 3 MiB. If something were left of each round, that
+    # would be tens of MiB.
     assert grown[0] - grown[1] < (4096 if seconds >= 600 else 6144), (grown, with_us, without)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SQL of other engines that SQLite answers, but with something else: casts, times that are compared with texts, days, parameters without a value.
-What is asked was compared with DuckDB's answers, but for int of 2.5 (cut off, as DataFusion does) and times of day (texts here)."""
+"""SQL of other engines that SQLite also accepts, but answers differently: casts, times that are compared with texts, days, parameters without
+a value. The expected answers were compared with DuckDB's, except for int of 2.5 (truncated, as in DataFusion) and times of day (texts here)."""
 import sqlite3
 
 from test_sql_words import ask
 
-# What was true, or 0, or a number, for want of a type: an expression, and its value in each of four rows, or in all.
+# Expressions for which SQLite, for lack of a type, gave true, 0 or a wrong number: each with its value in each of four rows, or in all.
 TYPES = (
     ("x::time", ["12:00:00", "19:00:00.5", "02:00:00.25", None]), ("CAST(timestamp AS TIME)", ["12:00:00", "19:00:00.5", "02:00:00.25", None]),
     ("timestamp::time > '12:00'", [0, 1, 0, None]), ("timestamp::time BETWEEN TIME '02:00' AND '12:00:00'", [1, 0, 1, None]),
@@ -31,7 +31,7 @@ def test_types_of_other_engines(build, run, tmp_path):
     for expression, want in TYPES:
         rows = ask(build, run, db, "SELECT %s FROM (SELECT *, timestamp AS x FROM t) ORDER BY rank" % expression)[0]
         assert [list(r.values())[0] for r in rows] == (want if isinstance(want, list) else [want] * 4), expression
-    # what a SELECT calls a time is one
+    # a column is a time if a SELECT makes it of one
     for where, n in (("SELECT max(timestamp) AS m FROM t GROUP BY rank HAVING m > '2026-01-31 15:00'", 2), ("WITH a(r, b) AS (SELECT 1, 2), c AS (SELECT min(timestamp) \"first one\" FROM t)"
                      " SELECT 1 FROM c WHERE \"first one\" < '2026-02-01'", 1), ("SELECT ts FROM (SELECT timestamp ts FROM t) WHERE ts > '2026-01-31 15:00' OR '2026-01-31 11:00' > ts", 2),
                      ("SELECT timestamp - 5 < 0 AS old, name FROM t WHERE old = 'x'", 0), ("SELECT max(timestamp) - min(timestamp) AS span FROM t HAVING span > 5", 1)):
@@ -42,7 +42,7 @@ def test_types_of_other_engines(build, run, tmp_path):
         assert says in ask(build, run, db, wrong, code=3)[1], wrong
 
 
-# What SQLite would take for another question, or calls a syntax error: the line says what to write.
+# Questions that SQLite would misunderstand, or reject as a syntax error: the message says what to write.
 FOREIGN = (
     ("SELECT * FROM t ANTI JOIN u ON t.rank = u.rank", "ANTI JOIN is not known: write ... WHERE NOT EXISTS"), ("SELECT * FROM t LEFT SEMI JOIN u USING (rank)", "SEMI JOIN is not known: write ... WHERE EXISTS"),
     ("SELECT * FROM t ASOF JOIN u ON t.rank >= u.rank", "ASOF JOIN is not known"), ("SELECT * FROM t POSITIONAL JOIN u", "POSITIONAL JOIN is not known"),
@@ -53,7 +53,7 @@ FOREIGN = (
     ("SELECT * FROM t WHERE name SIMILAR TO 'a'", "SIMILAR TO is not known: write LIKE 'a%', or x ~ '^(a|b)$'"), ("SELECT * FROM t WHERE rank > ALL (SELECT 1)", "ALL is not known: write x IN (SELECT ...)"), ("SET TIME ZONE 'UTC'", "times are UTC"),
     ("SELECT * EXCLUDE (nope) FROM t", "EXCLUDE (nope): a column of that name is not there"), ("SELECT * EXCEPT (rank, name) FROM t", "EXCEPT leaves no column"),
 )
-# Columns of a star, and what says the same.
+# Ways to write a star's columns, each with its equivalent.
 STARS = (
     ("SELECT * EXCLUDE (name) FROM t", "SELECT rank FROM t"), ("SELECT * EXCLUDE name FROM t ORDER BY name DESC", "SELECT rank FROM t ORDER BY name DESC"), ("SELECT * EXCEPT (rank) FROM t", "SELECT name FROM t"),
     ("SELECT * REPLACE (max(rank, 1) + 1 AS rank, upper(name) AS name) FROM t", "SELECT max(rank, 1) + 1 AS rank, upper(name) AS name FROM t"), ("SELECT * RENAME (rank AS r) FROM t", "SELECT rank AS r, name FROM t"),
@@ -78,7 +78,8 @@ def test_what_sqlite_has_not(build, run, tmp_path):
 
 
 def test_numbers_and_times_of_views(build, run, simulated_job):
-    """A number is what it is in quotes, too, as other engines and forms on web pages write it: not all views declare the types of their columns."""
+    """A number in quotes is a number, too, as other engines and forms on web pages write it: not all views declare the types of their
+    columns."""
     db = simulated_job("--hang", "3:6") / "out.db"
     for where, plain in (("comm_metrics WHERE rank = '1'", "comm_metrics WHERE rank = 1"), ("comm_metrics c WHERE c.rank IN ('1', '2') AND seq > '5'", "comm_metrics WHERE rank IN (1, 2) AND seq > 5"),
                          ('steps WHERE "step" NOT IN (\'3\', \'4\')', "steps WHERE step NOT IN (3, 4)"), ("stragglers WHERE rank <> '-1'", "stragglers"), ("hangs WHERE rank = '3'", "hangs WHERE rank = 3"),
@@ -89,7 +90,8 @@ def test_numbers_and_times_of_views(build, run, simulated_job):
 
 
 def test_parentheses_within_each_other(build, run, tmp_path):
-    """Up to what SQLite itself parses; what is translated in parts, which may lie within each other, takes no longer the deeper it lies."""
+    """As deep as SQLite itself parses. Parts that are translated may be nested, and their translation does not take longer the deeper they
+    are."""
     db = tmp_path / "t.db"
     with sqlite3.connect(str(db)) as c:
         c.execute("CREATE TABLE t(timestamp REAL)")

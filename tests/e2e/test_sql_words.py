@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queries of the original Probing's documents, word for word, over a recorded run of four ranks; its functions and
-schemas; the prompt of `probing query`."""
+"""The queries of the original Probing's documents, word for word, on a recorded run of four ranks; its functions and schemas; and the
+prompt of `probing query`."""
 import datetime
 import json
 import math
@@ -89,7 +89,7 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="module")
 def recorded(build, tmp_path_factory):
-    python, why = find_torch("debian")  # four processes import it: the older one in a third of the time
+    python, why = find_torch("debian")  # four processes import it, and the older one takes a third of the time
     if not python:
         pytest.skip(why)
     work = tmp_path_factory.mktemp("words")
@@ -107,7 +107,7 @@ def ask(build, run, what, query, *options, code=0):
 
 
 def check(name, rows, plain):
-    """`plain`: asks the database with the views' own names."""
+    """check(...). plain: asks the database with the views' own names."""
     if name == "names":
         names = {r["table_name"] for r in rows}
         assert {"torch_trace", "backtrace", "memory", "process", "memory_usage", "profiling_data", "training_logs", "comm_metrics",
@@ -126,7 +126,7 @@ def check(name, rows, plain):
         assert len(rows) == 10 and all(r["depth"] == 0 and r["func"] for r in rows)
     elif name == "memory of steps":
         assert [r["step"] for r in rows] == list(range(STEPS - 21, STEPS))
-        assert all(r["avg_memory"] is None for r in rows)  # no GPU
+        assert all(r["avg_memory"] is None for r in rows)  # there is no GPU
     elif name == "modules":
         assert sorted((r["module"].split(".")[-1], r["stage"], r["frequency"]) for r in rows) == sorted(
             (module, stage, 6 * RANKS) for module in ("Net", "first", "second") for stage in ("forward", "backward"))
@@ -162,10 +162,11 @@ def test_queries_of_the_documents(build, run, recorded, sql, name):
 
 
 def test_on_traces_and_in_the_stock_shell(build, run, recorded, sql):
-    """The same answers without a conversion of one's own, and from sqlite3 with the extension (where INTERVAL '5 min' is interval('5 min'))."""
+    """The same answers without converting the traces oneself, and from sqlite3 with the extension (where INTERVAL '5 min' is interval('5
+    min'))."""
     for name in ("torch_trace", "epochs", "operations", "links", "names"):
         check(name, ask(build, run, recorded / "trace.zst", DOCUMENTS[name])[0], lambda query: sql(recorded / "out.db", query))
-    # As SCHEMA.md says a time is written there.
+    # As SCHEMA.md says that a time is written there.
     for when in ("unixepoch('2020-01-31 13:00')", "strftime('%s', '2020-01-31 13:00') + 0"):
         done = run(["sqlite3", recorded / "out.db", "SELECT sum(timestamp > %s), sum(timestamp < %s), count(*) FROM memory_usage" % (when, when)])
         more, less, n = done.stdout.strip().split("|")
@@ -222,15 +223,15 @@ def test_functions(build, run, tmp_path):
     assert one("INTERVAL '1 hour 30 min' + INTERVAL '5' SECOND + interval '2 days'") == 5405 + 2 * 86400
     assert one("'interval ''5 min'''") == "interval '5 min'" and one("'A' ILIKE 'a'") == 1
     assert one("interval('1 hour 30 min') + interval('2s')") == 5402 and one("interval(NULL)") is None
-    assert abs(one("now()") - time.time()) < 60  # no recording in it: the time
+    assert abs(one("now()") - time.time()) < 60  # there is no recording in it, so this is the current time
     for wrong, says in (("INTERVAL '5 parsecs'", "no interval"), ("interval('5')", "no interval"), ("hour('yesterday')", "no timestamp"), ("hour(1769860800000)", "too large"),
                         ("percentile(x, 101)", "0 to 100"), ("date_trunc('eon', 0)", "no such part"), ("date_bin(0, 5)", "more than 0")):
         assert says in ask(build, run, db, "SELECT %s FROM t" % wrong, code=3)[1], wrong
 
 
 def test_words_of_other_engines(build, run, tmp_path):
-    """What is written so elsewhere answers the same here, or is an error: a text that is compared with a number, a cast to a time, a name in double
-    quotes that is none, or a day of the Julian calendar would each be an answer, and a wrong one."""
+    """What other engines accept gives the same answer here, or an error. A text that is compared with a number, a cast to a time, a name in
+    double quotes that does not exist, or a Julian day would otherwise give a wrong answer."""
     db = tmp_path / "times.db"
     noon = 1769860800  # 2026-01-31 12:00:00 UTC
     with sqlite3.connect(str(db)) as c:
@@ -269,7 +270,7 @@ def test_words_of_other_engines(build, run, tmp_path):
 
 
 def test_one_of_the_values(build, run, tmp_path):
-    """greatest and least leave NULL out (SQLite's max(a, b) does not), and what belongs to the largest of another column."""
+    """greatest and least ignore NULL (SQLite's max(a, b) does not); and the value that belongs to the largest value of another column."""
     db = tmp_path / "few.db"
     with sqlite3.connect(str(db)) as c:
         c.execute("CREATE TABLE t(a, b)")
@@ -306,7 +307,7 @@ def test_series(build, run, tmp_path):
 
 
 def test_times_as_texts(build, run, tmp_path):
-    """to_char() by formats of strftime, as DataFusion takes them, and by PostgreSQL's patterns."""
+    """to_char() with formats of strftime, as DataFusion takes them, and with PostgreSQL's patterns."""
     db = tmp_path / "some.db"
     with sqlite3.connect(str(db)) as c:
         c.execute("CREATE TABLE t(x)")
@@ -336,7 +337,7 @@ def test_times_as_texts(build, run, tmp_path):
         assert "no format of a time: %s" % wrong in one("to_char(5, '%s')" % wrong, code=3), wrong
 
 
-# Statements with QUALIFY or DISTINCT ON, and what says the same without.
+# Statements with QUALIFY or DISTINCT ON, each with an equivalent that has neither.
 CHOSEN = (
     ("SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY rank ORDER BY timestamp DESC) = 1 ORDER BY rank",
      "SELECT * FROM t WHERE timestamp > 1769860808 ORDER BY rank"),
@@ -413,7 +414,7 @@ def test_prompt(build, recorded, tmp_path):
         terminal.until("...>")
         terminal.type("WHERE device > 3\\;", "Enter")
         terminal.until("(1 row)")
-        terminal.type("Up", "Enter")  # both lines of it
+        terminal.type("Up", "Enter")  # both lines of the statement
         wait_until(lambda: terminal.screen().count("(1 row)") == 2)
         terminal.type("\\d stragglers", "Enter")
         terminal.until("imposed_seconds")
@@ -435,7 +436,7 @@ def test_prompt(build, recorded, tmp_path):
                 return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
         before = ticks()
         terminal.type("WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c) SELECT count(*) FROM c\\;", "Enter")
-        wait_until(lambda: ticks() > before + 10)  # a line that is read takes no tenth of a second of a processor: it runs
+        wait_until(lambda: ticks() > before + 10)  # reading a line takes no tenth of a second of processor time: so the query runs
         terminal.type("C-c")
         terminal.until("interrupted")
         terminal.type("SELECT dropped", "C-c")
@@ -458,11 +459,12 @@ def test_prompt_from_a_pipe(build, recorded):
 
 
 def test_a_name_with_a_schema_makes_the_columns_that_are_read(run, build):
-    """The others of a view cost as much as all of it: of python.torch_trace some are looked up in other tables, for each of millions of rows."""
+    """All columns of a view would take as long as the whole view: for some of python.torch_trace other tables are searched, once for each
+    of millions of rows."""
     def ask(query, **kw):
         said = run(["sqlite3", ":memory:", ".load %s" % (build.lib / "probing"), "CREATE VIRTUAL TABLE temp.t USING probing_name("
                     "'SELECT value AS a, json(value) AS \"b b\", 3 AS c FROM json_each(''[\"wrong\"]'')')", query], **kw)
         return said.stdout.strip() or said.stderr.strip()
     assert ask("SELECT c, a FROM t") == "3|wrong"
     assert ask("SELECT count(*) FROM t WHERE c > 2") == "1"
-    assert "malformed JSON" in ask("SELECT * FROM t", check=1)  # what its SELECT says
+    assert "malformed JSON" in ask("SELECT * FROM t", check=1)  # the message of its SELECT

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One thread, several Python stacks: subinterpreters that call each other, greenlets. Python frames stand beside the native
-frames that run them, in `backtrace --stop` and in a recording alike."""
+"""One thread with several Python stacks: subinterpreters that call each other, and greenlets. Python frames must stand beside the native
+frames that run them, both in `backtrace --stop` and in a recording."""
 import json
 import os
 import subprocess
@@ -9,8 +9,8 @@ import pytest
 from conftest import PYTHONS
 from record_until import record_until  # noqa: F401
 
-# sys.argv[1]: which thread enters the other interpreter, [2]: what it does there, [3]: for how long, seconds, each time, until there is a
-# file [4]. The pauses are so long that the sampler has listed the thread while it was not in it.
+# sys.argv[1]: which thread enters the other interpreter; [2]: what it does there; [3]: for how many seconds each time, until the file [4]
+# exists. The pauses are so long that the sampler lists the thread while it is outside.
 SUB = """
 import os, sys, threading, time
 try: import _xxsubinterpreters as sub
@@ -38,7 +38,8 @@ if sys.argv[1] == "thread":
 else:
     main_outer()
 """
-# Goes before SUB: an alternate stack for signals as faulthandler makes it, and as large, before which a page lies that may not be written.
+# Precedes SUB: sets an alternate stack for signals as faulthandler does, and of the same size, with a page below it that may not be
+# written.
 SMALL_STACK = """
 import ctypes, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +62,7 @@ def main_outer(): main_inner(greenlet.greenlet(green_outer))
 def main_inner(g): g.switch()
 main_outer()
 """
-# sys.argv[1]: the library built from tests/programs/swapped_states.c; until there is a file [2].
+# sys.argv[1]: the library built from tests/programs/swapped_states.c; runs until the file [2] exists.
 SWAPPED = """
 import ctypes, os, sys, time
 lib = ctypes.CDLL(sys.argv[1])
@@ -78,17 +79,17 @@ lib.start(entry)
 while not os.path.exists(sys.argv[2]): time.sleep(0.02)
 lib.stop()
 """
-# An environment that has greenlet may be named beside the interpreters themselves.
+# Besides the interpreters themselves, a virtual environment with greenlet may be named.
 GREEN = [path for path in [p.path for p in PYTHONS] + os.environ.get("PROBING_PYTHONS", "").split()
          if subprocess.run([path, "-c", "import greenlet"], stderr=subprocess.DEVNULL).returncode == 0]
-# Innermost first; "<...>" are native frames, by a part of their function or file.
+# Innermost first; "<...>" are native frames, given by a part of their function or file.
 SUB_ORDER = ["<map_next>", "sub_outer", "<interpreters.>", "main_inner", "main_outer"]
 GREEN_ORDER = ["<map_next>", "green_outer", "<greenlet.>"]
 
 
 def in_order(frames, want):
-    """Of these frames (name, file of a native one or None), those named in `want` stand in that order."""
-    if not any(file for _, file in frames):  # read while it ran: Python frames alone
+    """Returns whether those of these frames (name, and file if native) that `want` names stand in that order."""
+    if not any(file for _, file in frames):  # it was read while it ran, so it has Python frames alone
         want = [w for w in want if w[0] != "<"]
     seen = []
     for name, file in frames:
@@ -98,7 +99,7 @@ def in_order(frames, want):
 
 
 def stacks_of(sql, db, name):
-    """All recorded stacks with a Python function of this name."""
+    """Returns all recorded stacks that have a Python function of this name."""
     rows = sql(db, "SELECT stack_id, coalesce(func, ''), CASE frame_type WHEN 'Native' THEN module END FROM backtrace "
                    "GROUP BY stack_id, depth ORDER BY stack_id, depth")
     stacks = {}
@@ -116,14 +117,14 @@ def check(build, run, record_until, convert, sql, spawn, python, source, args, o
     assert len(found) == 1 and found[0]["consistent"]
     frames = [(f["func"] or "", f.get("module")) for f in found[0]["frames"]]
     stripped = ("", os.path.basename(os.path.realpath(getattr(python, "path", python)))) in frames
-    order = [w for w in order if not stripped or w != "<map_next>"]  # Debian's own has no names of static functions
+    order = [w for w in order if not stripped or w != "<map_next>"]  # Debian's own Python has no names of static functions
     in_order(frames, order)
-    for spell in spells:  # the stack with all that is in `order`, and no other with some of it in another order
+    for spell in spells:  # a stack has everything in `order`, and no stack has some of it in another order
         done = record_until(lambda db: any((file if stripped else native in func) for s in stacks_of(sql, db, name) for func, file in s),
                             script, *args, spell, python=python, hz=1000)
         stacks = stacks_of(sql, convert(done.trace), name)
         assert stacks
-        for frames in stacks:  # while sub_outer is called and returns map() is not there
+        for frames in stacks:  # while sub_outer is being called or returns, map() is not there
             in_order(frames, order[not stripped and not any(native in func for func, _ in frames):])
 
 
@@ -136,7 +137,8 @@ def test_subinterpreters(build, run, record_until, convert, sql, spawn, python, 
 
 @pytest.mark.pythons(min=(3, 11), max=(3, 13), shared=True)
 def test_a_small_alternate_stack(record_until, sql, python, tmp_path):
-    """Our signal handler comes onto it; what it needed for a thread in two interpreters was larger and lay over whatever was before."""
+    """The agent's signal handler runs on it. Once, the handler needed more for a thread with two interpreters, and overwrote what lay
+    before the stack."""
     script = tmp_path / "small.py"
     script.write_text(SMALL_STACK + SUB)
     record_until(lambda db: len(stacks_of(sql, db, "sub_outer")) > 3, script, "8192 + least", "same", "spin", 0.03, python=python, hz=1000)
@@ -144,7 +146,7 @@ def test_a_small_alternate_stack(record_until, sql, python, tmp_path):
 
 @pytest.mark.pythons(min=(3, 8), count=2)
 def test_an_alternate_stack_that_is_too_small(record_until, convert, sql, python):
-    """As small as the kernel allows: there the handler does nothing, and the thread is read from outside."""
+    """It is as small as the kernel allows: the handler does nothing there, and the thread is read from outside."""
     seen = "SELECT coalesce(sum(s.count), 0) FROM samples s WHERE outside AND stack_id IN (SELECT stack_id FROM backtrace WHERE func = 'spin')"
     script = SMALL_STACK + "import os\ndef spin(): sum(range(3000))\nwhile not os.path.exists(sys.argv[1]): spin()\nprint('fine')\n"
     done = record_until(lambda db: sql(db, seen)[0][0] > 300, script, "max(2048, taken + 64)", python=python, hz=1000)
@@ -162,7 +164,7 @@ def test_greenlets(build, run, record_until, convert, sql, spawn, interpreter, t
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 10), shared=True)
 def test_a_state_that_is_another_threads_by_now(build, record_until, convert, sql, python, tmp_path):
-    """A thread that comes back with another state of the same interpreter: what lies where its last state was is not its own."""
+    """A thread comes back with another state of the same interpreter: whatever lies at its last state's address is not its own."""
     script = tmp_path / "swapped.py"
     script.write_text(SWAPPED)
     leaves = ("SELECT stack_id, count(DISTINCT func) FROM backtrace WHERE func GLOB '*leaf_[01]' AND (frame_type IS NULL OR frame_type <> 'Native') "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing stacks`: what every rank did at one time, merged into one tree, on simulated jobs and on a program with known stacks."""
+"""`probing stacks` merges what every rank did at one time into one tree, on simulated jobs and on a program with known stacks."""
 import datetime
 import json
 import os
@@ -34,7 +34,7 @@ def leaves(node, path=()):
 
 
 def test_who_does_something_else(build, run, hung):
-    root = tree(build, run, "--at", -6, hung)  # all wait, but one
+    root = tree(build, run, "--at", -6, hung)  # all ranks but one wait
     assert root["count"] == 16 and root["ranks"] == "0-15"
     waits = [(path, node) for path, node in leaves(root) if any("all_reduce" in frame for frame in path)]
     (path, node), = [leaf for leaf in leaves(root) if leaf not in waits]
@@ -54,7 +54,7 @@ def test_moments_and_threads(build, run, hung, sql):
     assert [c["frame"] for c in threads["children"]] == ["main thread"]
     done = run([build.tool("probing"), "stacks", "--at", "1999-01-01", hung], check=1)
     assert re.search(r"no samples then: 16 processes were recorded from 2025-10-09 [0-9:]+ to 2025-10-09 ", done.stderr) and done.stdout == ""
-    at = datetime.datetime.fromtimestamp(round(first + 3, 3), datetime.timezone.utc)  # the same moment, in other words
+    at = datetime.datetime.fromtimestamp(round(first + 3, 3), datetime.timezone.utc)  # the same moment, written differently
     for same in (at.strftime("%Y-%m-%d %H:%M:%S.%f"), at.strftime("%H:%M:%S.%f"), "+3s"):
         assert tree(build, run, "--at", same, hung)["children"] == early["children"], same
     assert tree(build, run, "--at", "-6s", hung)["children"] == tree(build, run, "--at", "-0.1min", hung)["children"]
@@ -79,7 +79,7 @@ work()
 
 
 def test_of_a_process_and_at_its_trigger(build, run, spawn, tmp_path, convert):
-    """Without ranks the numbers are pids; of a recording that goes on by its pid; at the signal that ended it."""
+    """Without ranks the numbers are pids. A recording that goes on is named by its pid; also the stacks at the signal that ended it."""
     (tmp_path / "p.py").write_text(PROGRAM)
     process = spawn([build.tool("probing-record"), "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "p.py"], ready="ready")
     pid = int(subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout.split()[0])
@@ -99,14 +99,14 @@ def test_of_a_process_and_at_its_trigger(build, run, spawn, tmp_path, convert):
 
 
 def test_of_traces_as_of_their_database(build, run, tmp_path):
-    """Of traces the last minute is read; where a rank has no sample in it, all."""
+    """Of traces the last minute is read; if a rank has no sample in it, everything is."""
     run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--nodes", 1, "--minutes", 3, "--ranks", 2, "--hz", 1,
          "--step-ms", 1000])
     for cut in (False, True):
         if cut:
             first = min((tmp_path / "f").rglob("*.zst"))
             with first.open("r+b") as f:
-                f.truncate(first.stat().st_size * 11 // 20)  # it ends a minute and more before the other
+                f.truncate(first.stat().st_size * 11 // 20)  # it ends more than a minute before the other
         run([build.tool("probing-convert"), "-q", "--force", tmp_path / "f", tmp_path / "out.db"], check=int(cut))
         for args in ([], ["--at", "-5"]):
             done = run([build.tool("probing"), "stacks", "--json"] + args + [tmp_path / "f"], check=int(cut))
@@ -125,7 +125,8 @@ def test_ten_thousand_ranks(build, run, tmp_path):
 
 
 def test_names_do_not_play_with_the_terminal(build, run, tmp_path):
-    """Escapes, also those of one byte (CSI is U+009B), and characters that turn the direction of writing: shown as numbers, or not."""
+    """Escapes, also those of one byte (CSI is U+009B), and characters that change the direction of writing are shown as numbers or not at
+    all."""
     run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--ranks", "1", "--nodes", "1", "--minutes", "0.1"])
     run([build.tool("probing-convert"), "-q", tmp_path / "f", tmp_path / "x.db"])
     with sqlite3.connect(str(tmp_path / "x.db")) as db:

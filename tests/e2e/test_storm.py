@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The injection storm (storm.py) over interpreters and workloads: nothing crashes, hangs or computes something else, and
-every refusal says why."""
+"""The injection storm (storm.py) with several interpreters and workloads: nothing crashes, hangs or computes anything else, and every
+refusal says why."""
 import os
 import random
 import subprocess
@@ -21,7 +21,7 @@ def judge(n, reasons):
 
 @pytest.mark.pythons(min=(3, 8), count=1)
 def test_a_short_storm(build, python):
-    """Malloc-heavy threads, with injectors killed in the middle."""
+    """Threads that use malloc heavily, and injectors that are killed in the middle."""
     n, reasons = Storm(build.root, python.path, "malloc", seed=1, kill=0.2, seconds=4).run(15)
     judge(n, reasons)
 
@@ -31,7 +31,7 @@ def test_a_short_storm(build, python):
 @pytest.mark.pythons(min=(3, 8))
 @pytest.mark.parametrize("workload", sorted(WORKLOADS))
 def test_storm(build, python, workload):
-    """45 each: 2,000 in all over the versions."""
+    """45 injections for each: 2,000 in all over the versions."""
     if workload == "loader" and not python.torch:
         pytest.skip("no torch in this interpreter")
     n, reasons = Storm(build.root, python.path, workload, seed=2, kill=0.1).run(45)
@@ -42,7 +42,7 @@ def test_storm(build, python, workload):
 @pytest.mark.slow
 @pytest.mark.pythons(min=(3, 8), count=2)
 def test_two_at_once(build, python, spawn, tmp_path):
-    """An injector whose predecessor is not yet done, or was killed: one records, and both tell which."""
+    """A second injector comes while the first is at work, or after it was killed: one of them records, and both say which."""
     env = dict(os.environ, PROBING_RUN_DIR=str(tmp_path))
     target = spawn([python.path, "-c", "print('up', flush=True)\nwhile 1: sum(range(1000))"], ready="up", env=env)
     dice = random.Random(3)

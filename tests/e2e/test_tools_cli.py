@@ -12,7 +12,7 @@ import pytest
 from conftest import REPO
 
 COMMANDS = ["record", "convert", "query", "flamegraph", "report", "list", "pack", "export", "python-install"]
-USAGE = {"record": 125}  # the others: 2
+USAGE = {"record": 125}  # for all others: 2
 
 
 def test_front_program(build, run):
@@ -64,7 +64,7 @@ def test_links(build, run, name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_man_page_names_every_option(build, run, name):
-    """And no other: the page and the help say the same."""
+    """And it names no other: the page and the help say the same."""
     page = (REPO / "tools" / "man" / ("probing-%s.1" % name)).read_text().replace("\\-", "-")
     help_text = run([build.tool("probing"), name, "--help"]).stdout
 
@@ -129,7 +129,7 @@ def test_list_while_recording(build, run, spawn, tmp_path):
 
 
 def test_list_shows_the_pid_that_others_see(build, run, spawn, tmp_path):
-    """A process in a pid namespace of its own calls itself 1 or 2: here that is another process."""
+    """A process in a pid namespace of its own calls itself 1 or 2, which is another process here."""
     if os.getuid() or run(["unshare", "-p", "-f", "--mount-proc", "true"], check=None).returncode:
         pytest.skip("unshare -p --mount-proc is not permitted here")
     program = "import time; print('up', flush=True); time.sleep(600)"
@@ -144,13 +144,13 @@ def test_list_shows_the_pid_that_others_see(build, run, spawn, tmp_path):
     status = open("/proc/%d/status" % pid).read()
     inside = int(re.search(r"^NSpid:.*\t(\d+)$", status, re.M).group(1))
     assert inside != pid and program.encode() in open("/proc/%d/cmdline" % pid, "rb").read()
-    # from within a namespace the outer process cannot be seen: no pid rather than another's
+    # from within a namespace the outer process cannot be seen: no pid is printed, rather than another's
     rows = json.loads(run(["unshare", "-p", "-f", "--mount-proc", build.tool("probing"), "list", "--json"]).stdout)
     assert [(r["pid"], r["state"]) for r in rows] == [(None, "unknown")]
 
 
 def test_next_command_can_be_pasted(build, run, tmp_path):
-    """Whatever the file is called, and a name that ends in a number is no segment of another trace."""
+    """Whatever the file is called; and a name that ends in a number is not taken for a segment of another trace."""
     code = "import time; time.sleep(0.4)"
     for name in ("train-v1.2.zst", "my run's.zst", "$(x).zst", "-odd.zst"):
         done = run([build.tool("probing-record"), "-o", "./" + name if name[0] == "-" else name, "python3", "-c", code], cwd=str(tmp_path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing-query: formats, inputs, errors. The table form is compared byte for byte."""
+"""probing-query: formats, inputs and errors. Tables are compared byte for byte."""
 import csv
 import io
 import json
@@ -36,11 +36,11 @@ def query(build, run, *args, check=True, **kw):
 
 
 def test_a_signal_ends_the_wait_for_a_pipe(build):
-    """The command waited for the pipe's other end whatever it was sent."""
+    """Once, the command went on waiting for the pipe's other end, whatever signal it got."""
     query = subprocess.Popen([str(build.tool("probing-query")), "-", "SELECT 1"], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         wait_until(lambda: int(re.search(r"SigCgt:\s*(\w+)", pathlib.Path("/proc/%d/status" % query.pid).read_text()).group(1), 16)
-                   >> signal.SIGTERM - 1 & 1)  # from here on a signal only says that it came
+                   >> signal.SIGTERM - 1 & 1)  # from here on a signal is only recorded
         query.send_signal(signal.SIGTERM)
         assert query.wait(60) != 0
     finally:
@@ -49,7 +49,8 @@ def test_a_signal_ends_the_wait_for_a_pipe(build):
 
 
 def test_traces_through_pipes(build, run, record, tmp_path):
-    """<(...) of a shell, a FIFO by name: they were opened several times, and empty then. A signal ends the wait for a writer."""
+    """<(...) of a shell, and a FIFO by name: once, they were opened several times, and were empty the second time. A signal ends the wait
+    for a writer."""
     trace, fifo = tmp_path / "t.zst", tmp_path / "fifo"
     record("import time\ntime.sleep(0.3)\n", out=trace)
     os.mkfifo(str(fifo))
@@ -72,7 +73,8 @@ def test_traces_through_pipes(build, run, record, tmp_path):
 
 
 def test_what_has_no_end_is_no_trace(build, run, tmp_path):
-    """A device, and a pipe that goes on without a trace, were copied to the disk until somebody stopped it; a hole was read, terabytes of it."""
+    """Once, a device, and a pipe that goes on without a trace, were copied to the disk until somebody stopped the tool, and a hole of
+    terabytes was read."""
     query, golden = build.tool("probing-query"), pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
     for name in ("/dev/zero", "/dev/urandom", "/dev/full"):
         for words in ([query, name, "SELECT 1"], [build.tool("probing-convert"), name, tmp_path / "o.db"], [build.tool("probing"), "pack", name, "-o", tmp_path / "o.zst"]):
@@ -94,7 +96,7 @@ def test_what_has_no_end_is_no_trace(build, run, tmp_path):
 
 
 def test_a_pipe_that_nobody_writes(build, tmp_path):
-    """It is waited for, and that is said."""
+    """The tool waits for it, and says so."""
     os.mkfifo(str(tmp_path / "fifo"))
     waits = subprocess.Popen([str(build.tool("probing-query")), str(tmp_path / "fifo"), "SELECT 1"], stderr=subprocess.PIPE, universal_newlines=True)
     try:
@@ -241,7 +243,7 @@ def test_traces_directly(build, run, record, sql, convert, tmp_path, monkeypatch
     assert not list(tmp_path.glob("probing-*")), "no temporary database is left"
     both = "SELECT (SELECT count(*) FROM samples) > 0 AND (SELECT count(*) FROM samples) = (SELECT count(*) FROM python.samples) AS ok"
     assert json.loads(query(build, run, "-f", "json", trace, both).stdout) == [{"ok": 1}]
-    # A torn one: what is good is answered, the exit code says that it was not all.
+    # A torn trace: what is good is answered, and the exit code says that it was not everything.
     torn = tmp_path / "torn.zst"
     torn.write_bytes(trace.read_bytes()[:-200])
     done = query(build, run, "-f", "csv", torn, "SELECT count(*) FROM trace", check=1)
@@ -251,8 +253,8 @@ def test_traces_directly(build, run, record, sql, convert, tmp_path, monkeypatch
 def test_interrupted_conversion_leaves_nothing(build, run, record, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     trace = record("pass\n\n").trace
-    # Standard input as the SQL: the program waits before it converts; then the signal comes early in the conversion, or
-    # before it. Either way nothing may stay behind.
+    # With the SQL from standard input the program waits before it converts, so the signal comes early in the conversion, or before it. In
+    # both cases no file may be left behind.
     process = subprocess.Popen([build.tool("probing-query"), str(trace), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     process.stdin.write(b"SELECT 1")
@@ -268,7 +270,7 @@ def test_interrupted_conversion_leaves_nothing(build, run, record, tmp_path, mon
 def test_killed_conversion_leaves_nothing(build, run, record, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    os.mkfifo(tmp_path / "never.zst")  # the conversion waits here, its database begun
+    os.mkfifo(tmp_path / "never.zst")  # the conversion waits here, after it has begun its database
     trace = record("pass\n").trace
     process = subprocess.Popen([build.tool("probing-query"), str(trace), str(tmp_path / "never.zst"), "SELECT 1"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -281,7 +283,7 @@ def test_killed_conversion_leaves_nothing(build, run, record, tmp_path, monkeypa
         process.kill()
         process.wait()
     assert list((tmp_path / "tmp").iterdir()) == []
-    # Killed just before, it leaves an empty file: the next one takes that away, and nothing of anybody else's.
+    # A conversion that is killed just before that leaves an empty file: the next one removes it, and no file of anybody else.
     (tmp_path / "tmp" / "probing.tmp-killed").touch()
     (tmp_path / "tmp" / "probing.tmp-mytext").write_text("mine\n")
     assert query(build, run, "-f", "csv", trace, "SELECT 1 AS a").stdout.split() == ["a", "1"]
@@ -289,7 +291,7 @@ def test_killed_conversion_leaves_nothing(build, run, record, tmp_path, monkeypa
 
 
 def test_sql_that_begins_with_a_comment(build, run):
-    """It is no option, wherever it stands; and options are still found."""
+    """The SQL is not taken for an option, wherever it stands; and options are still recognized."""
     golden = pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
     tool = build.tool("probing-query")
     for sql in ("-- why\nSELECT 7 AS n", "--why\nSELECT 7 AS n", "--\nSELECT 7 AS n", "-- a=b\nSELECT 7 AS n", "/* x */ SELECT 7 AS n"):
@@ -300,7 +302,7 @@ def test_sql_that_begins_with_a_comment(build, run):
 
 
 def test_a_signal_at_the_prompt_drops_the_statement(build, db, tmp_path):
-    """SIGINT from outside, which is no key: what was begun is gone, and so it is while a query runs."""
+    """A SIGINT from outside, not from a key: the begun statement is dropped, also while a query runs."""
     from test_tools_record import Terminal
     terminal = Terminal([build.tool("probing-query"), db], tmp_path, dict(os.environ, HOME=str(tmp_path), TERM="xterm"))
     try:
@@ -312,7 +314,7 @@ def test_a_signal_at_the_prompt_drops_the_statement(build, db, tmp_path):
         terminal.type(b"SELECT 6 * 7 AS answer;\n")
         terminal.read_until(rb"42")
         terminal.type(b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;\n")
-        terminal.read_until(rb"FROM n;\r*\n")  # the line is taken: once is enough, whether it has begun or not
+        terminal.read_until(rb"FROM n;\r*\n")  # the line was accepted: one signal is enough, whether the statement has begun or not
         os.kill(terminal.pid, signal.SIGINT)
         terminal.read_until(rb"interrupted")
         terminal.type(b"SELECT 6 * 8 AS answer;\n")
@@ -324,7 +326,7 @@ def test_a_signal_at_the_prompt_drops_the_statement(build, db, tmp_path):
 
 
 def wait_for_its_wait(pid):
-    """Until a process of one thread waits for what we do next: it sleeps, and has not been woken for a while."""
+    """Waits until a process of one thread waits for input: it sleeps, and has not been woken for a while."""
     def switches():
         text = pathlib.Path("/proc/%d/status" % pid).read_text()
         return "State:\tS" in text and text[text.index("voluntary_ctxt"):].split("\n")[0]
@@ -337,7 +339,7 @@ def wait_for_its_wait(pid):
 
 @pytest.mark.parametrize("when", ["wait:1", "wait:2"] + ["edit:%d" % n for n in range(1, 7)])
 def test_a_signal_whenever_it_comes(build, db, tmp_path, when):
-    """SIGINT right before the shell waits for a key, or as it sets the terminal for editing and back: what was begun is gone."""
+    """SIGINT just before the shell waits for a key, or while it sets the terminal to editing and back: the begun statement is dropped."""
     from test_tools_record import Terminal
     env = dict(os.environ, HOME=str(tmp_path), TERM="xterm", LD_PRELOAD=str(build.root / "tests/programs/interrupt_at"), INTERRUPT_AT=when)
     terminal = Terminal([build.tool("probing-query"), db], tmp_path, env)
@@ -349,8 +351,9 @@ def test_a_signal_whenever_it_comes(build, db, tmp_path, when):
             terminal.read_until(rb"\^C")
         terminal.type(b"SELECT 'never',\n")
         terminal.read_until(rb"\^C" if when == "wait:2" else rb"(\^C|\.\.\.> )")
-        # Alone or after what was begun it is an error, unless the signal comes once the line is taken: then the statement does not begin.
-        terminal.type(b";\n")  # the signal also drops what is typed ahead
+        # Alone, or after the begun statement, it is an error, unless the signal comes when the line was just accepted: then the statement
+        # does not start.
+        terminal.type(b";\n")  # the signal also drops what was typed ahead
         terminal.read_until(rb";\r\n([^\n]*(syntax error|interrupted)\r\n)?probing> ")
         terminal.type(b"SELECT 6 * 7 AS answer;\n")
         terminal.read_until(rb"42")

@@ -23,7 +23,7 @@ while time.process_time() < float(sys.argv[1]):  # of a processor: on a busy mac
     work()
 """
 
-# Says it is ready, then works until a signal or a line on its standard input ends it.
+# Prints that it is ready, then works until a signal or a line on its standard input ends it.
 STEADY = """
 import os, signal, sys, time, threading
 def work():
@@ -106,7 +106,7 @@ def test_commands_that_cannot_run(build, run, tmp_path):
     done = run([tool, "-o", trace, plain], check=126)
     assert "probing-record python3" in done.stderr
     done = run([tool, "-o", trace, tmp_path], check=126)
-    # Nothing ran, so nothing was moved away.
+    # No program was started, so no file was moved away.
     assert trace.read_text() == "kept" and not (tmp_path / "t.zst.old").exists()
 
 
@@ -142,14 +142,14 @@ def test_forms_of_the_rate(build, run, convert, sql, tmp_path, rate, period):
 
 
 def test_a_rate_that_may_be_a_mistake(build, run, monkeypatch, tmp_path):
-    """100 is 100 seconds there, and 100 Hz with -r."""
+    """PROBING_SAMPLE_RATE=100 means 100 seconds, -r 100 means 100 Hz."""
     monkeypatch.setenv("PROBING_SAMPLE_RATE", "100")
     done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "1"])
     assert "sample_rate=100 is a sample every 100 seconds; 100Hz: 100 samples a second" in done.stderr
 
 
 def test_moved_without_its_parts(build, run, tmp_path):
-    """A copy of the program alone says which part it misses."""
+    """A copy of the program alone says which part is missing."""
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
     run(["cp", build.tool("probing"), bin_dir / "probing"])
@@ -268,7 +268,7 @@ class Terminal:
         os.write(self.fd, text)
 
     def wait(self):
-        """Exit code; what it still writes is read, so that it does not block."""
+        """Waits for the process and returns its exit code; reads what it still writes, so that it does not block."""
         for _ in range(12000):
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -328,7 +328,7 @@ raise SystemExit(4)
 """
     t = terminal([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, script(tmp_path, code)])
     pid = int(re.search(rb"ready (\d+)", t.read_until(rb"ready \d+\r\n")).group(1))
-    # Just before its sleep CPython would see the signal only after it.
+    # If the signal came just before its sleep, CPython would handle it only after the sleep.
     wait_until(lambda: open("/proc/%d/wchan" % pid).read().endswith("nanosleep") or not time.sleep(0.2) and state(pid) == "S", "it sleeps")
     t.type(b"\x03")
     t.read_until(rb"interrupts: 1\r\n")
@@ -396,7 +396,7 @@ def test_killed_recorder_leaves_the_target_running(build, run, spawn, convert, s
     process.wait(timeout=240)
     before = listed(build, run)[0]["samples"]
     wait_until(lambda: listed(build, run)[0]["samples"] > before + 10, "recording goes on")
-    # A second run into the same file must not touch what is being written.
+    # A second run into the same file must not touch the trace that is being written.
     other = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "1"])
     assert "t.zst is being written by another run: this one goes to %s" % (tmp_path / "t-2.zst") in other.stderr
     assert "1 process," in other.stderr and "probing-convert %s" % (tmp_path / "t-2.zst") in other.stderr
@@ -407,7 +407,7 @@ def test_killed_recorder_leaves_the_target_running(build, run, spawn, convert, s
 
 
 def test_what_a_launcher_wants_at_its_end_holds_for_the_program(build, run, tmp_path):
-    """PR_SET_PDEATHSIG, as Ray and container runtimes set it: a fork does not take it over."""
+    """PR_SET_PDEATHSIG, which Ray and container runtimes set: a forked child does not inherit it."""
     launcher = """if True:
         import ctypes, os, signal, subprocess, sys
         process = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, preexec_fn=lambda: ctypes.CDLL(None).prctl(1, %d))
@@ -458,7 +458,7 @@ def test_default_name_children_and_rotation(build, run, convert, sql, tmp_path):
     first = traces(tmp_path / "trace.zst.d")
     assert len(first) == 2
     size = sum(p.stat().st_size for p in [tmp_path / "trace.zst"] + list((tmp_path / "trace.zst.d").iterdir()))
-    assert ", %.1f KiB in trace.zst" % (size / 1024) in done.stderr  # of all of them
+    assert ", %.1f KiB in trace.zst" % (size / 1024) in done.stderr  # the size of all traces
     assert sql(convert(tmp_path / "trace.zst"), "SELECT count(*) FROM trace") == [(3,)]
 
     for _ in range(2):  # the second time there is an .old already: nothing is ever deleted
@@ -495,7 +495,7 @@ def test_a_shell_script_s_python_becomes_the_file(build, run, convert, sql, tmp_
 
 
 def test_exec_of_the_main_process(build, run, convert, sql, tmp_path):
-    """Two programs, one process: both are in the run's traces."""
+    """Two programs in one process: the run's traces have both."""
     path = script(tmp_path, "import os, sys\n%s\nos.execv(sys.executable, [sys.executable, %r, '0.4'])\n" %
                   ("end = __import__('time').monotonic() + 0.4\nwhile __import__('time').monotonic() < end: sum(range(999))",
                    str(script(tmp_path, SPIN, "second.py"))))
@@ -512,7 +512,7 @@ def test_no_python_is_said(build, run, tmp_path):
 
 
 def test_ranks(build, run, convert, sql, tmp_path):
-    """As torchrun does it: a Python launcher that starts a process for each rank."""
+    """As with torchrun: a Python launcher starts a process for each rank."""
     work = script(tmp_path, SPIN, "work.py")
     launcher = script(tmp_path, """
 import os, subprocess, sys
@@ -550,7 +550,7 @@ def test_quiet(build, run, tmp_path):
 @pytest.mark.parametrize("name", ["t.zst", "t.zst.old"])
 def test_only_traces_make_way(build, run, tmp_path, name):
     (tmp_path / "t.zst").touch()
-    os.utime(str(tmp_path / "t.zst"), (0, 0))  # of a process that was killed at once, not one that begins just now
+    os.utime(str(tmp_path / "t.zst"), (0, 0))  # so that it looks like the trace of a process that was killed long ago, not of one that is just starting
     (tmp_path / name).write_text("my notes\n")
     done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", PY, "-c", "print('ran')"])
     assert ("not replaced" in done.stderr) == (name == "t.zst") and done.stdout == "ran\n"
@@ -570,7 +570,7 @@ else:
 
 
 def test_the_list_as_a_tree(build, spawn, run, tmp_path, monkeypatch):
-    """As `probing list --tree` of PyPI's probing; started with its `launch -r`, which is `record`."""
+    """As `probing list --tree` of the Probing on PyPI; started with its `launch -r`, which is our `record`."""
     monkeypatch.setenv("PROBING_RUN_DIR", str(tmp_path / "run"))
     family = spawn([build.tool("probing"), "launch", "-r", "-q", "-o", tmp_path / "t.zst", PY, "-c", FAMILY, "2", FAMILY], "up", stdin=subprocess.PIPE)
     other = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "o.zst", PY, "-c", FAMILY, "0", FAMILY], "up", stdin=subprocess.PIPE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing top`: as text of a trace, and on a terminal of a recording that goes on."""
+"""`probing top`: as text from a trace, and on a terminal from a recording that goes on."""
 import json
 import os
 import re
@@ -30,7 +30,7 @@ work()
 
 @pytest.fixture
 def recorded(build, spawn, tmp_path):
-    """(pid, trace, recorder) of a program that is being recorded."""
+    """Returns (pid, trace, recorder) of a program that is being recorded."""
     (tmp_path / "busy.py").write_text(PROGRAM)
     recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "busy.py"], ready="up")
     pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
@@ -40,7 +40,7 @@ def recorded(build, spawn, tmp_path):
 
 
 def rows(text):
-    """{name: numbers} of the table."""
+    """Returns the table as {name: numbers}."""
     found = {}
     for line in text.splitlines():
         m = re.match(r"\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\S+)", line)
@@ -54,12 +54,12 @@ def test_as_text(build, run, recorded, tmp_path):
     live = run([build.tool("probing"), "top", pid, "-n", "2", "--interval", "0.5"]).stdout
     assert live.count("functions: last ") == 2
     os.kill(pid, signal.SIGTERM)
-    recorder.wait(240)  # then the trace is whole
+    recorder.wait(240)  # then the trace is complete
     sql = "SELECT func, python_seconds AS own, total_seconds AS total FROM hot_functions WHERE frame_type = 'Python'"
     truth = {r["func"]: r for r in json.loads(run([build.tool("probing-query"), "--json", trace, sql]).stdout)}
     shown = rows(run([build.tool("probing"), "top", trace]).stdout)
     assert list(shown)[0] == "often" and shown["often"][2] > shown["seldom"][2] > 0
-    sql = "SELECT max(timestamp + seconds) - min(timestamp) AS s FROM samples"  # ticks that were lost count in it
+    sql = "SELECT max(timestamp + seconds) - min(timestamp) AS s FROM samples"  # includes ticks that were lost
     whole = json.loads(run([build.tool("probing-query"), "--json", trace, sql]).stdout)[0]["s"]
     for name in ("often", "seldom", "work"):
         assert abs(shown[name][2] - truth[name]["own"]) < 0.01
@@ -80,7 +80,7 @@ def test_refused(build, run):
 
 
 class Pane:
-    """A terminal of 80 columns in which `top` runs, with what stty says before and after it."""
+    """A terminal of 80 columns in which `top` runs, with what stty prints before and after it."""
 
     def __init__(self, tmp_path, top, env=None):
         self.before, self.after, self.socket = tmp_path / "before", tmp_path / "after", str(tmp_path / "tmux")
@@ -115,21 +115,21 @@ class Pane:
 
 
 def check_screen(pane):
-    """80 columns; keys change the view; the end leaves the terminal as it was."""
+    """The screen has 80 columns, keys change the view, and the terminal is as before when `top` ends."""
     screen = pane.see("often")
-    wait_until(lambda: re.search(r"often \((\.\.\.)?/\S+\.py:\d+\)$", pane.screen(), re.M))  # of a long path its end, with the line
+    wait_until(lambda: re.search(r"often \((\.\.\.)?/\S+\.py:\d+\)$", pane.screen(), re.M))  # only the end of a long path is shown, with the line
     assert "functions: last " in screen and all(len(line) <= 80 for line in screen.splitlines()) and "q quit" in pane.see("q quit")
     pane.key("t")
     pane.see("MainThread")
     pane.key("p")
     before = pane.see("(standing still: p)")
-    while before != pane.screen():  # it may have been half drawn
+    while before != pane.screen():  # the screen may have been half drawn
         before = pane.screen()
     time.sleep(1.5)
     assert before.splitlines()[3:] == pane.screen().splitlines()[3:]
-    pane.key("f")  # of what is there already
+    pane.key("f")  # acts on what is there already
     assert "(standing still: p)" in pane.see("%Own")
-    pane.key("2")  # of all functions the outermost has the most, with what it calls
+    pane.key("2")  # of all functions, the outermost one has the most time, including the functions that it calls
     wait_until(lambda: not re.match(r"\s*[\d.]+\s+[\d.]+\s+[\d.]+\s+often", pane.screen().splitlines()[3]))
     pane.key("1")
     wait_until(lambda: re.match(r"\s*[\d.]+\s+[\d.]+\s+[\d.]+\s+often", pane.screen().splitlines()[3]))
@@ -153,20 +153,20 @@ def test_on_a_terminal(build, recorded, tmp_path):
 
 
 def test_as_json(build, run, recorded):
-    """All views as objects, with the numbers of the text; of a process again and again."""
+    """All views as objects with the numbers of the text view; for a process one after the other."""
     pid, trace, recorder = recorded
     top = [build.tool("probing"), "top"]
     lines = run(top + [pid, "--json", "-n", "2", "--interval", "0.1"]).stdout
     assert lines.count('"head": ') == 2
     os.kill(pid, signal.SIGTERM)
-    recorder.wait(240)  # then the trace is whole
+    recorder.wait(240)  # then the trace is complete
     said = json.loads(run(top + [trace, "--json"]).stdout)
     assert list(said["views"]) == ["functions", "native", "threads", "modules", "ranks"] and "busy.py" in said["head"] and said["seconds"] > 0
     assert said["views"]["functions"]["columns"][:3] == ["%Own", "%Total", "Seconds"] and said["views"]["modules"]["rows"] == []
     found = said["views"]["functions"]["rows"]
     lines = re.findall(r"^\s*([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(.*)$", run(top + [trace]).stdout, re.M)
-    # `work` has no time of its own, and below it in the list may be more than 30 functions of Python's start with a sample each
+    # `work` has no time of its own, and below it in the list there may be more than 30 functions of Python's start, each with one sample
     assert len(lines) == min(len(found), 30) and {"often", "seldom", "work"} <= {r[3].split()[0] for r in found}
-    for *numbers, name in lines:  # there may be several of a name: an import, too, has a <module> in __init__.py
+    for *numbers, name in lines:  # there may be several with the same name: an import, too, has a <module> in __init__.py
         assert any(r[3] == name and all(abs(float(a) - b) < 0.006 for a, b in zip(numbers, r)) for r in found), (numbers, name, found)
     assert [r[2] for r in said["views"]["threads"]["rows"]] == [int(r[2]) for r in said["views"]["threads"]["rows"]]

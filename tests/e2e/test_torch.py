@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: names and counts of modules, forward and backward, steps, data loading, on Debian's torch and on a recent one.
+"""PyTorch: names and counts of modules, forward and backward, steps and data loading, with Debian's torch and with a recent one.
 
-torch_scenes.py has the programs; all are recorded in one process for each torch, and each test asks that database.
+torch_scenes.py has the programs. For each torch all of them are recorded in one process, and each test queries that database.
 """
 import functools
 import json
@@ -17,7 +17,7 @@ SCENES = pathlib.Path(__file__).with_name("torch_scenes.py")
 COMMON = ("plain shared later strays repeated checkpoints exceptions threads pipeline shards gan pair accumulation scaler lbfgs twins "
           "scripts copies ddp timed workers").split()
 REPO = pathlib.Path(__file__).resolve().parents[2]
-SID = os.environ.get("PROBING_SID") or "/nonexistent"  # tests do not see it
+SID = os.environ.get("PROBING_SID") or "/nonexistent"  # the folder of .ci/sid-pythons.sh
 
 
 def run_script(name, *args):
@@ -28,7 +28,7 @@ def run_script(name, *args):
 
 @functools.lru_cache(None)
 def find_torch(kind):
-    """(interpreter, None) or (None, why). Asked once: to import PyTorch takes seconds."""
+    """Returns (interpreter, None) or (None, why not). Looks only once, because importing PyTorch takes seconds."""
     if kind == "debian":
         path = "/usr/bin/python3"
         if any(p.torch and p.path == path for p in conftest.PYTHONS):
@@ -44,7 +44,8 @@ def find_torch(kind):
 
 @functools.lru_cache(None)
 def before_torch2(python):
-    """Whether its PyTorch is older than 2.0, as Debian 12's is: what find_torch("debian") finds elsewhere may be any (Ubuntu 24.04: pip's)."""
+    """Returns whether this Python's PyTorch is older than 2.0, as Debian 12's is; on other systems find_torch("debian") may find any
+    version (on Ubuntu 24.04: pip's)."""
     said = subprocess.run([python, "-W", "ignore", "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE, check=True)
     return int(said.stdout.split(b".")[0]) < 2
 
@@ -81,7 +82,7 @@ def python_torch(request):
 
 @pytest.fixture(params=["debian", pytest.param("recent", marks=pytest.mark.slow), NEWEST])
 def torch_of_its_own(request):
-    """For tests that import it in a process of their own."""
+    """For tests that import torch in a process of their own."""
     path, why = find_torch(request.param)
     if not path:
         pytest.skip(why)
@@ -90,7 +91,7 @@ def torch_of_its_own(request):
 
 @pytest.fixture(scope="module")
 def rec(python_torch, build, tmp_path_factory):
-    """All scenes of one torch, recorded once, and run once without us."""
+    """All scenes with one torch: recorded once, and run once without recording."""
     python, kind = python_torch
     if kind not in CACHE:
         tmp = tmp_path_factory.mktemp("torch")
@@ -132,7 +133,7 @@ def test_losses_are_equal_bit_for_bit(rec):
 def test_nothing_is_lost_and_nothing_is_off(rec, sql):
     notes = sql(rec.db, "SELECT text FROM notes WHERE part = 'torch' AND trace_id = 1")
     assert len(notes) == 2 and notes[0][0].endswith("backward of modules on"), notes
-    assert notes[1] == ("autograd's nodes are seen where the engine calls them",)  # the callback has proven it right, and is gone
+    assert notes[1] == ("autograd's nodes are seen where the engine calls them",)  # the callback has confirmed this, and was removed
     assert sql(rec.db, "SELECT count(*) FROM torch_trace WHERE duration IS NULL") == [(0,)]
     lost = dict(sql(rec.db, "SELECT reason, count FROM loss"))  # samples may be lost on a busy machine
     assert not set(lost) & {"no_ring", "damaged", "unresolved", "write_error"}, lost
@@ -158,7 +159,7 @@ def test_plain(rec, calls, sql):
 
 
 def test_backward_has_its_forward(rec, sql):
-    """The call's number links them: same module, and the backward begins after the forward has ended."""
+    """The call's number links them: both are of the same module, and the backward begins after the forward has ended."""
     rows = sql(rec.db, "SELECT f.module = b.module, b.timestamp >= f.timestamp + f.duration - 1e-6, f.step = b.step, count(*)"
                " FROM torch_trace b LEFT JOIN torch_trace f ON f.trace_id = b.trace_id AND f.tid = b.tid AND f.call = b.call"
                " AND f.stage = 'forward' WHERE b.stage = 'backward' AND b.module NOT GLOB 'Closure*'"
@@ -194,7 +195,7 @@ def test_recomputed_by_checkpointing(rec, calls, kind, sql):
     assert calls(kind + "*") == dict(inner, **{kind: 3, kind + ".a": 3})
     assert calls(kind + "*", recomputed=1) == inner
     assert calls(kind + "*", "backward") == dict(inner, **{kind: 3, kind + ".a": 3})
-    assert sql(rec.db, "SELECT sum(failed) FROM torch_trace WHERE module GLOB ?", kind + "*") == [(0,)]  # 2.x stops it by an exception
+    assert sql(rec.db, "SELECT sum(failed) FROM torch_trace WHERE module GLOB ?", kind + "*") == [(0,)]  # torch 2.x stops the recomputation by an exception
 
 
 def test_left_by_an_exception(rec, calls, sql):
@@ -212,7 +213,7 @@ def test_several_threads(rec, calls, sql):
 
 
 def test_graphs_of_several_threads(rec, calls, sql):
-    """Threads number their nodes each from 0, so a node's number says whose it is only together with its thread."""
+    """Each thread numbers its nodes from 0, so a node is identified by its number together with its thread."""
     def stages(names, n):
         return {name + part: n for name in names for part in ("", ".scale", ".act")}
     for stage in "forward", "backward":
@@ -235,7 +236,7 @@ def test_script_modules(rec, calls):
 
 
 def test_copies_and_pickles(rec, calls):
-    """The scene itself checks that they are equal and hold nothing of ours."""
+    """The scene itself checks that copies are equal and have nothing of the agent's."""
     got = calls("Copied*")
     assert got["Copied"] == got["Copied.lin"] == 5 and sum(got.values()) == 18, got
 
@@ -258,7 +259,7 @@ def test_fsdp2(rec, calls):
 
 
 def steps_of(rec, sql, module):
-    """How often the module was called in each step that has it."""
+    """Returns how often the module was called in each step in which it was called."""
     rows = sql(rec.db, "SELECT step, count(*) FROM torch_trace WHERE module = ? AND stage = 'forward' GROUP BY step", module)
     return [n for _, n in rows]
 
@@ -279,7 +280,7 @@ def test_several_optimizers(rec, sql):
     rows = sql(rec.db, "SELECT optimizers FROM steps WHERE step IN (SELECT step FROM torch_trace WHERE module = 'Pair')"
                " AND trace_id = 1")
     assert rows == [(2,)] * 4
-    assert steps_of(rec, sql, "Disc") == [1] * 6  # a GAN: one step for each of its optimizers
+    assert steps_of(rec, sql, "Disc") == [1] * 6  # a GAN: each of its optimizers makes a step
 
 
 def test_forward_within_the_optimizer(rec, sql):
@@ -296,7 +297,8 @@ def test_steps_are_without_gaps(rec, sql):
 
 
 def test_durations_are_true(rec, sql):
-    """Sleeps of known length, against the program's own clock: they differ by what its threads waited for a processor at most."""
+    """Sleeps of known length are compared with the program's own clock: the difference is at most the time that its threads waited for a
+    processor."""
     measured = said(rec.out, "timed")[0]
     rows = sql(rec.db, "SELECT t.duration, s.backward, s.optimizer, s.data FROM steps s JOIN torch_trace t ON t.step = s.step"
                " AND t.trace_id = s.trace_id WHERE s.trace_id = 1 AND t.module = 'Timed' AND t.stage = 'forward' ORDER BY s.step")
@@ -319,7 +321,7 @@ def test_workers_are_processes_of_their_own(rec, sql):
     main = sql(rec.db, "SELECT pid FROM trace WHERE id = 1")[0][0]
     rows = sql(rec.db, "SELECT ppid, count(*) FROM trace WHERE id != 1 AND how = 'fork' GROUP BY ppid")
     assert [n for _, n in rows] == [2], rows
-    if rows[0][0] != main:  # Python 3.14 forks them from a server, which is the program's child
+    if rows[0][0] != main:  # Python 3.14 forks them from a server, which is a child of the program
         assert sql(rec.db, "SELECT ppid FROM trace WHERE pid = ?", rows[0][0]) == [(main,)]
     rows = sql(rec.db, "SELECT count(*) FROM steps WHERE trace_id = 1 AND data > 0 AND step IN"
                " (SELECT step FROM torch_trace WHERE module = 'Loaded')")
@@ -342,7 +344,7 @@ def test_inference_without_an_optimizer(torch_of_its_own, build, tmp_path, sql):
 
 
 def test_a_training_that_steps_by_hand(torch_of_its_own, build, tmp_path, sql):
-    """Where there is an optimizer it may step yet: after 64 calls the root module's calls are the steps."""
+    """As long as an optimizer exists, it may still step: only after 64 calls do the root module's calls count as steps."""
     for scenes, want in (["by_hand"], [(1, 1, "root")] * 80), (["unused_optimizer", "by_hand"], [(65, 65, "root")] + [(1, 1, "root")] * 15):
         db, _ = one(build, torch_of_its_own, tmp_path, scenes)
         rows = sql(db, "SELECT forwards, backwards, source FROM steps ORDER BY step")
@@ -355,21 +357,21 @@ def test_off_and_rates(torch_of_its_own, build, tmp_path, sql):
     db, _ = one(build, torch_of_its_own, tmp_path, ["repeated", "accumulation", "plain"],
                 env={"PROBING_TORCH_PROFILING": "rate=0.5,backward=off"})
     rows = sql(db, "SELECT step, sum(depth = 0), sum(depth > 0) FROM torch_trace WHERE stage = 'forward' GROUP BY step")
-    assert len(rows) == 11 and all(r[1] for r in rows)  # roots and steps always
+    assert len(rows) == 11 and all(r[1] for r in rows)  # root modules and steps are always recorded
     assert sum(1 for r in rows if r[2]) == 6, rows
     assert sql(db, "SELECT count(*) FROM torch_trace WHERE stage = 'backward'") == [(0,)]
     assert sql(db, "SELECT count(*) FROM steps WHERE backward > 0") == [(11,)]
 
 
 def test_a_module_event_takes_few_bytes(torch_of_its_own, build, tmp_path, sql):
-    """All of the trace, divided by its module events: the bar is 12."""
+    """The size of the whole trace, divided by the number of its module events, must be below 12."""
     db, _ = one(build, torch_of_its_own, tmp_path, ["wide"], env={"PROBING_SAMPLE_RATE": "0"})
     events, size = sql(db, "SELECT (SELECT count(*) FROM torch_trace WHERE module IS NOT NULL), bytes FROM trace")[0]
     assert events == 2 * 40 * 501 and size / events < 12, (events, size)
 
 
 def test_layer_rate(torch_of_its_own, build, tmp_path, sql):
-    """A share of the modules, always the same ones; roots always, and names are as without."""
+    """A share of the modules is recorded, always the same ones, root modules always, with the same names as without a limit."""
     db, _ = one(build, torch_of_its_own, tmp_path, ["plain", "repeated"], env={"PROBING_TORCH_PROFILING": "layer_rate=0.4"})
     rows = dict(sql(db, "SELECT module, count(*) FROM torch_trace WHERE stage = 'forward' GROUP BY module"))
     everything = dict(plain_counts("Plain", 5), **{"MSELoss": 5, "Repeated": 3, "Repeated.cell": 12})

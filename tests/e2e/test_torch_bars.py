@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: what recording must not change (losses of the bench's models, nothing of ours in a step while it is off), and the
-real GradScaler; both torches. Costs in time: tests/bench."""
+"""PyTorch: what recording must not change (losses of the benchmark's models; a step while recording is off), and the real GradScaler; with
+both torches. tests/bench measures what recording costs."""
 import os
 import pathlib
 
@@ -69,14 +69,14 @@ for name, steps in (("transformer", 6), ("conv", 6), ("mlp", 4), ("transformer-s
 
 @pytest.mark.limit(300)
 def test_models_of_the_bench_bit_for_bit(build, any_torch, tmp_path, convert, sql):
-    """Losses, weights, gradients and the state of the random numbers at the end."""
+    """Losses, weights, gradients and the final state of the random number generator are the same."""
     without = run_text(any_torch, tmp_path, MODELS, str(BENCH))
     trace = tmp_path / "t.zst"
     done = run_text(any_torch, tmp_path, MODELS, str(BENCH), prefix=recorder(build, trace, "-r", "100"))
     assert said(done.stdout, "bits") == said(without.stdout, "bits")
     assert len(said(done.stdout, "bits")) == 5 and done.stderr == without.stderr
     db = convert(trace)
-    # What was compared was recorded: 500 layers and their Sequential, 4 steps.
+    # The compared training was recorded: 500 layers and their Sequential, 4 steps.
     rows = sql(db, "SELECT count(*) FROM torch_trace WHERE module GLOB '*.499' AND stage = 'forward'")
     assert rows == [(4,)]
     assert sql(db, "SELECT count(*) FROM steps WHERE optimizers = 1") == [(36,)]
@@ -165,7 +165,8 @@ if probing is not None and probing.is_recording() and sys.argv[1] == "switch":
 
 
 def test_off_nothing_of_ours_is_in_a_step(build, python_torch, tmp_path, convert, sql):
-    """The cost of what is loaded and off is the cost of nothing: no slot, no callback, no timer, no profiler of Python's."""
+    """If the agent is loaded and off, it costs nothing because nothing of it is in a step: no slot, no callback, no timer, no Python
+    profiler."""
     without = said(run_text(python_torch, tmp_path, OFF, "no").stdout, "state")[0]
     assert (without["slots"], without["new classes"], without["callbacks"], without["timers"]) == (0, False, False, 0)
     env = {"PYTHONPATH": build.share / "python", "PROBING_TORCH_PROFILING": "off", "PROBING_SAMPLE_RATE": "0"}
@@ -175,7 +176,7 @@ def test_off_nothing_of_ours_is_in_a_step(build, python_torch, tmp_path, convert
     assert before == without
     assert on["slots"] > 100 and on["callbacks"] and on["new classes"] and on["engine"] != without["engine"], on
     assert after == without
-    assert sql(convert(trace), "SELECT count(*) > 0 FROM torch_trace") == [(1,)]  # between the two
+    assert sql(convert(trace), "SELECT count(*) > 0 FROM torch_trace") == [(1,)]  # recorded between the two times
 
 
 # ---- steps that a scaler skips --------------------------------------------------------------------------------
@@ -209,7 +210,7 @@ print("scales", json.dumps(scales), flush=True)
 
 
 def test_a_real_scalers_skipped_steps(build, tmp_path, convert, sql):
-    """It does not call the optimizer when a gradient is infinite: what was done so far counts into the next step."""
+    """The scaler does not call the optimizer when a gradient is infinite: what was done so far belongs to the next step."""
     python, why = find_torch("recent")  # before 2.3 a GradScaler without CUDA does nothing
     if not python:
         pytest.skip(why)
@@ -261,7 +262,7 @@ torch.autograd.grad(h.sum(), h)  # runs no node of a's
 
 
 def test_backward_passes_that_fail(build, python_torch, tmp_path, convert, sql):
-    """A node that raises, a graph gone through twice, a node that is asked for and not run: counts are exact."""
+    """A node that raises, a graph that is used twice, and a node that is asked for and not run: all counts are exact."""
     trace = tmp_path / "t.zst"
     run_text(python_torch, tmp_path, FAILING, prefix=recorder(build, trace))
     db = convert(trace)
@@ -302,7 +303,7 @@ BEFORE = ["_ZN2at14RecordFunction6beforeEPKcl",
 
 
 def test_backward_is_off_where_calibration_fails(build, python_torch, tmp_path, convert, sql):
-    """One note says why; all else is recorded."""
+    """One note says why; everything else is recorded."""
     run_text(python_torch, tmp_path, UNKNOWN, *BEFORE, env={"PYTHONPATH": build.share / "python"})
     db = convert(tmp_path / "t.zst")
     notes = [text for text, in sql(db, "SELECT text FROM notes WHERE part = 'torch'")]
@@ -311,5 +312,5 @@ def test_backward_is_off_where_calibration_fails(build, python_torch, tmp_path, 
     assert sql(db, "SELECT stage, module, count(*) FROM torch_trace GROUP BY 1, 2") == [
         ("forward", "Sequential", 5), ("forward", "Sequential.0", 5)]
     assert sql(db, "SELECT sum(backwards), min(backward > 0) FROM steps") == [(5, 1)]
-    if before_torch2(python_torch):  # from 2.0 on the same function takes the optimizers' names, too
+    if before_torch2(python_torch):  # from 2.0 on the same function also handles the optimizers' names
         assert sql(db, "SELECT count(*) FROM steps WHERE complete AND optimizers = 1") == [(5,)]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU's side of modules and steps: CUDA times, torch's GPU memory, and what they may cost.
+"""The GPU's side of modules and steps: CUDA times, torch's GPU memory, and how much recording them may cost.
 
-Where these tests run there is no GPU, so a made-up driver stands in (tests/programs/fake_cuda.c: streams that work at their own
-clock, events that come to pass later, counters of what was called), and a made-up torch._C._cuda_memoryStats. They show
-what our side does: that numbers arrive as the driver gave them, that nothing waits for the GPU, disturbs a capture or calls more
-than it may. What a real driver and a real torch do, only tests/gpu/check.py can tell, on a machine that has a GPU.
+These tests run without a GPU, with a fake driver (tests/programs/fake_cuda.c: streams that work at their own pace, events that are recorded
+later, and counters of the calls) and a fake torch._C._cuda_memoryStats. They show what the agent does: that numbers arrive as the driver gave
+them, and that the agent never waits for the GPU, never disturbs a capture, and makes no more calls than it may. Only tests/gpu/check.py, on a
+machine with a GPU, can show what a real driver and a real torch do.
 
 cuda_scenes.py has the programs.
 """
@@ -27,7 +27,7 @@ ONE = [pytest.param("debian"), pytest.param("recent", marks=pytest.mark.slow), p
 
 @pytest.fixture
 def libraries(build, tmp_path):
-    """A directory with a libcuda.so.1 and a libc10_cuda.so of our own."""
+    """Returns a directory with our own libcuda.so.1 and libc10_cuda.so."""
     where = tmp_path / "cuda"
     where.mkdir()
     for made, name in (("cuda", "libcuda.so.1"), ("cuda", "libc10_cuda.so"), ("nccl", "libnccl.so.2"), ("nccl", "libtorch_cuda.so")):
@@ -47,7 +47,7 @@ def scene(build, libraries, tmp_path, convert):
              str(libraries), name] + list(args), timeout=240, check=check,
             env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
         assert "Traceback" not in done.stderr, done.stderr
-        # Nobody waited for the GPU; nothing was done under a wrong context or to the harm of a capture.
+        # No thread waited for the GPU, and no call was made in a wrong context or in a way that harms a capture.
         for at in said(done.stdout, "counters"):
             assert not any(at[k] for k in ("waits", "wrong_context", "captured", "unrelaxed", "in_child")), at
         return convert(trace), done.stdout
@@ -59,12 +59,13 @@ def notes(sql, db):
 
 
 def numbers(text):
-    """read, for want of events, captured, under another context, at the end"""
+    """Returns the numbers in the agent's note: intervals whose times were read, and those without times because there were no events,
+    because of a capture, of another context, or of the end."""
     return [int(x) for x in re.findall(r"\d+", text)]
 
 
 def test_the_checks_for_a_machine_with_a_gpu(run):
-    """tests/gpu/check.py, which is run by hand, says so where there is none."""
+    """tests/gpu/check.py, which people run by hand, says so if there is no GPU."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)
@@ -91,7 +92,7 @@ def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
     # On another stream.
     rows = sql(db, "SELECT cuda_duration FROM torch_trace WHERE module = 'Kernel' AND stage = 'forward' ORDER BY seq")
     assert len(rows) == 3 and all(abs(d - .013) < 1e-6 for d, in rows), rows
-    # Memory at the end of each call, in MB; none of a backward.
+    # Memory at the end of each call, in MB; none for a backward.
     rows = sql(db, "SELECT DISTINCT module, stage, allocated, max_allocated, cached FROM " + CALLS_AND_STEPS + " WHERE step BETWEEN 2 AND 6"
                    " AND (module GLOB 'Net*' OR stage = 'step') ORDER BY stage, module")
     assert rows == [("Net", "backward", None, None, None), ("Net.parts.0", "backward", None, None, None),
@@ -101,7 +102,7 @@ def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
     assert sql(db, "SELECT count(*), min(gpu_reserved_mb), max(gpu_reserved_mb) FROM memory WHERE step BETWEEN 1 AND 6") == [(6, 137, 137)]
     assert sql(db, "SELECT cuda_calls, calls, round(cuda_mean, 3) FROM torch_modules WHERE module = 'Net.parts.1' ORDER BY stage") == [
         (6, 6, .011), (6, 6, .007)]
-    # All of it was read, and as many were told as the driver was asked for.
+    # All events were read, and the note has the number of times that the driver was asked for.
     at = said(out, "counters")[-1]
     told, = notes(sql, db)
     assert numbers(told) == [at["elapsed"], 0, 0, 0, 0] and not at["made"] > 2 * at["records"], (told, at)
@@ -110,7 +111,7 @@ def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
 
 @pytest.mark.parametrize("kind", BOTH)
 def test_backward_in_the_engines_own_thread(kind, scene, sql):
-    """What is open when a pass ends is closed at the next one, and lasted until the end of the pass."""
+    """An interval that is open when a pass ends is closed when the next pass begins, with the time at which the first pass ended."""
     db, _ = scene(kind, "engine")
     rows = sql(db, "SELECT b.module, b.cuda_duration, b.duration > 0 FROM torch_trace b WHERE b.stage = 'backward' AND b.step > 0"
                    " AND b.tid != (SELECT f.tid FROM torch_trace f WHERE f.module = 'Engined' AND f.stage = 'forward' LIMIT 1) ORDER BY b.timestamp")
@@ -118,7 +119,7 @@ def test_backward_in_the_engines_own_thread(kind, scene, sql):
     want = {"Engined": .013, "Engined.parts.1": .004, "Engined.parts.0": .009}
     for module, duration, ended in rows[:-3]:
         assert abs(duration - want[module]) < 1e-6 and ended, rows
-    # Nothing came after the last one: it ended with its pass, and only what ended within it has a time.
+    # After the last pass nothing followed: the interval ended with it, and only what ended within the pass has a GPU time.
     assert [(d is None, e) for _, d, e in rows[-3:]] == [(True, 1), (False, 1), (True, 1)]
 
 
@@ -135,11 +136,11 @@ def test_without_a_context_nothing_is_called(kind, scene, sql):
 
 @pytest.mark.parametrize("kind", ONE)
 def test_nothing_goes_into_a_graph_that_is_captured(kind, scene, sql):
-    db, _ = scene(kind, "capture")  # which looks at the counters
+    db, _ = scene(kind, "capture")  # scene() checks the counters
     rows = dict(sql(db, "SELECT module, group_concat(cuda_duration IS NOT NULL, '') FROM (SELECT * FROM torch_trace WHERE stage = 'forward'"
                         " ORDER BY timestamp) GROUP BY 1"))
     assert rows["Captured"] == "0" * 20
-    assert rows["Net"] == "11111"  # on a stream that is not captured meanwhile, by the thread that captures
+    assert rows["Net"] == "11111"  # on a stream that is not being captured, by the thread that captures another one
     assert numbers(notes(sql, db)[0])[2] >= 20
 
 
@@ -152,15 +153,16 @@ def test_events_are_bounded_and_come_back(kind, scene, sql):
     calls, have = sql(db, "SELECT count(*), count(cuda_duration) FROM torch_trace WHERE stage = 'forward'")[0]
     steps = sql(db, "SELECT count(cuda_duration) FROM steps")[0][0]
     assert calls > 5000 and 2000 < have + steps == numbers(told)[0] <= after["elapsed"]
-    assert numbers(told)[1] >= calls - have - 10  # counted, each of them
-    # Once the GPU has caught up there are events again.
+    assert numbers(told)[1] >= calls - have - 10  # each of them was counted
+    # Once the GPU has caught up, events are free again.
     assert sql(db, "SELECT count(cuda_duration) FROM (SELECT * FROM torch_trace WHERE stage = 'forward' ORDER BY timestamp DESC LIMIT 400)"
                )[0][0] == 400
 
 
 @pytest.mark.parametrize("kind", ONE)
 def test_the_share_of_the_time(kind, scene, sql):
-    """A driver whose calls take 2 us each: 0.25 % at most go there, for times, and as much for memory; and all names come to their turn."""
+    """With a driver whose calls take 2 us each, at most 0.25 % of the time goes to GPU times, and as much to memory; and all names get
+    their turn."""
     db, out = scene(kind, "budget", "2000", "2.5", torch="on")
     share, = said(out, "share")
     names = sql(db, "SELECT module, count(*), count(cuda_duration), count(allocated) FROM torch_trace WHERE stage = 'forward'"
@@ -169,14 +171,14 @@ def test_the_share_of_the_time(kind, scene, sql):
     assert sum(n[2] for n in names) < sum(n[1] for n in names) / 10
     assert sum(1 for n in names if n[2]) > 25 and sum(1 for n in names if n[3]) > 25, names
     _, out = scene(kind, "budget", "2000", "1", torch=ALL)
-    # Without the limit. How much it is in all, tests/unit/test_limit.c says: here a call may wait for its processor.
+    # Without the limit. tests/unit/test_limit.c tests how large the share is; here a call may have to wait for its processor.
     assert said(out, "share")[0] > 10 * share
 
 
 @pytest.mark.parametrize("kind", ONE)
 @pytest.mark.parametrize("code", ["4", "700"])
 def test_a_driver_that_fails(kind, code, scene, sql):
-    """At its end (4), or after a crash of the GPU: a few calls more, then none, and all else goes on."""
+    """When the driver is shut down (4), or after a crash of the GPU, a few more calls are made, then none, and everything else goes on."""
     db, out = scene(kind, "errors", code, "300")
     at, later = said(out, "errors")[0]
     assert 0 < at <= 4 and later == at
@@ -187,14 +189,14 @@ def test_a_driver_that_fails(kind, code, scene, sql):
 
 @pytest.mark.parametrize("kind", ONE)
 def test_a_driver_that_fails_at_the_end(kind, scene, sql):
-    """What has crashed the GPU is said also where the program ends at once."""
+    """A crash of the GPU is reported even if the program ends at once."""
     db, _ = scene(kind, "ends", "700")
     assert len([n for n in notes(sql, db) if "error 700" in n]) == 1, notes(sql, db)
 
 
 @pytest.mark.parametrize("kind", ONE)
 def test_statistics_that_raise(kind, scene, sql):
-    """The error is nobody's, the program's own errors are its own."""
+    """Nobody sees the error that they raise, and the program sees its own errors."""
     db, out = scene(kind, "raising")
     assert said(out, "raised") == [[30, ["the program's own"], True]]
     assert sql(db, "SELECT count(allocated), count(cuda_duration) > 60, sum(failed) FROM torch_trace") == [(0, 1, 30)]
@@ -229,7 +231,7 @@ def test_switched_off_and_on(kind, scene, sql):
 
 @pytest.mark.parametrize("kind", ONE)
 def test_brought_in_stopped_and_brought_in_again(kind, build, libraries, spawn, run, convert, sql, tmp_path):
-    """Between two recordings nothing is called; the second uses the first one's events again."""
+    """Between two recordings no call is made; the second one uses the events of the first again."""
     python, why = find_torch(kind)
     if not python:
         pytest.skip(why)
@@ -245,7 +247,7 @@ def test_brought_in_stopped_and_brought_in_again(kind, build, libraries, spawn, 
         while True:
             at, steps = ask()
             created += at["made"]
-            if at["elapsed"] > max(20, 3 * steps):  # modules' calls too: a step and its pass are measured a little before
+            if at["elapsed"] > max(20, 3 * steps):  # calls of modules, too: a step and its pass are measured a little earlier
                 return created
             assert time.monotonic() < end, at
             time.sleep(0.1)
@@ -280,10 +282,10 @@ def test_when_the_gpu_is_at_nccls_operations(kind, scene, sql):
     assert [by[n][0] for n in range(101, 111)] == ["seen"] * 6 + ["call"] + ["seen", "none", "none"], rows
     for n, kernels in ((101, 1), (102, 3)):
         assert by[n][3] > 0.0299 * kernels, (n, by[n])
-    assert by[103][3] == pytest.approx(0.03, rel=0.01), by[103]  # what was in the stream before is no part of it
-    # The host was a second ahead of it.
+    assert by[103][3] == pytest.approx(0.03, rel=0.01), by[103]  # what was in the stream before is not part of it
+    # The host was a second ahead of the GPU in this one.
     assert by[103][1] - times["103"] > 0.9 and times["103, returned"] - times["103"] < by[103][1] - times["103"], (by[103], times)
-    # Those of a group begin when it ends: each has the times of all.
+    # Operations of a group begin when the group ends: each has the time of all of them.
     assert all(by[n][3] > 0.0899 for n in (104, 105, 106)), rows
     for n in (101, 102, 103, 108):
         assert times[str(n)] <= by[n][1] + 1e-3 and by[n][2] <= times["%d, done" % n] + 1e-3, (n, by[n], times)
@@ -292,7 +294,7 @@ def test_when_the_gpu_is_at_nccls_operations(kind, scene, sql):
 
 
 @pytest.mark.parametrize("kind", ONE)
-@pytest.mark.parametrize("code", ["4", "700", "900", "2"])  # the program's end, a crashed GPU, a capture that forbids it, no memory
+@pytest.mark.parametrize("code", ["4", "700", "900", "2"])  # the program's end, a crash of the GPU, a capture that forbids the call, no memory
 def test_a_driver_that_fails_during_nccls_operations(code, kind, scene, sql):
     db, _ = scene(kind, "nccl", code)
     rows = sql(db, "SELECT seq, completion, complete, duration < 1 FROM comm_metrics WHERE op = 'all_reduce' ORDER BY seq")
@@ -301,7 +303,7 @@ def test_a_driver_that_fails_during_nccls_operations(code, kind, scene, sql):
 
 @pytest.mark.parametrize("kind", ONE)
 def test_operations_of_a_communicator_that_is_given_up(kind, scene, sql):
-    """As at an exit of a rank whose peers never came: NCCL's kernels end then, and with them our events."""
+    """As when a rank exits whose peers never came: NCCL's kernels end then, and so do our events."""
     db, _ = scene(kind, "nccl_abort")
     assert sql(db, "SELECT seq, completion, complete FROM comm_metrics WHERE op = 'all_reduce' ORDER BY seq") == [
         (101, "seen", 1), (102, "none", 0), (103, "none", 0), (104, "seen", 1)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's own state is destroyed while a process exits: the recording has ended by then, so nothing of ours meets it half gone; and
-what there was to say of it is said."""
+"""PyTorch destroys its own state while a process exits. The recording has ended by then, so the agent never uses state that is half
+destroyed; and the trace has everything that was to be said about PyTorch."""
 import os
 import subprocess
 
@@ -56,7 +56,7 @@ def test_the_recording_ends_before_torch_is_destroyed(kind, build, tmp_path, con
     with subprocess.Popen([str(build.tool("probing-record")), "-o", str(trace), "--", path, "-u", str(script),
                            str(build.root / "tests/programs/slow_exit")], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           stdin=subprocess.DEVNULL, universal_newlines=True) as recorder:
-        assert recorder.stdout.readline() == "exiting\n"  # all that was loaded after the library is destroyed
+        assert recorder.stdout.readline() == "exiting\n"  # everything that was loaded after the library is destroyed
         children = subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, universal_newlines=True)
         pid = children.stdout.split()[0]
         ask = subprocess.run([str(build.tool("probing")), "-t", pid, "config", "torch.profiling=off"],
@@ -71,7 +71,7 @@ def test_the_recording_ends_before_torch_is_destroyed(kind, build, tmp_path, con
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
 def test_a_program_that_ends_at_once(kind, build, record, convert, sql):
-    """It has ended before the next round of the agent: that modules were recorded, and how, is in the trace all the same."""
+    """The program ends before the agent's next round; the trace still says that modules were recorded, and how."""
     path, why = find_torch(kind)
     if not path:
         pytest.skip(why)
@@ -92,8 +92,8 @@ ctypes.CDLL(sys.argv[1])
 @pytest.mark.limit(60)
 @pytest.mark.parametrize("kind", ["debian", "recent"])
 def test_a_library_that_is_seen_after_pythons_end(kind, build, record, convert, sql):
-    """A program that loads torch's library and ends at once (torch.compile starts such): nothing of the library is called any more, and
-    there was a warning that modules' backward is off."""
+    """A program loads torch's library and ends at once, as those that torch.compile starts do: nothing of the library is called any more.
+    (Once a warning said that modules' backward is off.)"""
     path, why = find_torch(kind)
     if not path:
         pytest.skip(why)

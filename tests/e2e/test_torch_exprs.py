@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--exprs in trainings as people write them, and as Lightning, transformers and accelerate do: each step has the values that the
-program had for it, those that it assigned after optimizer.step() and in functions that have returned by then, too."""
+"""--exprs in trainings as people write them, and as Lightning, transformers and accelerate write them: each step has the values that the
+program had for it, also those that it assigned after optimizer.step(), and in functions that have returned by then."""
 import json
 import os
 
@@ -144,8 +144,8 @@ def test_each_step_has_its_values(case, kind, build, tmp_path, sql):
 
 
 def test_a_training_that_steps_by_hand(build, tmp_path, sql):
-    """Its steps are seen to end when the next ones begin, and by then loss is what they made it. The last one's end is not seen:
-    its value is that of the return, where that is seen in itself (3.12 and later)."""
+    """A step is known to have ended only when the next one begins, and `loss` is then still the value that the step gave it. The last
+    step's end is not seen: its value is the one at the return, if returns are seen (3.12 and later)."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch telemetry switched on in mid-training, switched off and on, and after a kill; and torch.compile left as it is."""
+"""PyTorch telemetry that is switched on in mid-training, off and on again, and after a kill; and torch.compile, which is not disturbed."""
 import os
 import signal
 import time
@@ -56,7 +56,7 @@ print("left", "__init_subclass__" in nn.Module.__dict__, n, flush=True)
 """
 
 
-# On the recent one they are for test-all: each imports it again.
+# With the recent torch these belong to test-all, because each imports it again.
 @pytest.fixture(scope="module", params=["debian", pytest.param("recent", marks=pytest.mark.slow), NEWEST])
 def python_torch(request):
     path, why = find_torch(request.param)
@@ -93,7 +93,7 @@ def names(sql, db):
 
 
 def test_injected_in_the_middle_of_a_forward_pass(spawn, build, run, convert, sql, tmp_path, python_torch):
-    """What began before the recording is left out: no module is taken for a root because its caller was not seen."""
+    """What began before the recording is left out: a module is not taken for a root because its caller was not seen."""
     process = start(spawn, tmp_path, python_torch, "early")
     (tmp_path / "mark.enter").touch()
     until((tmp_path / "mark.inside").exists)
@@ -123,7 +123,7 @@ def test_torch_imported_after_the_injection(spawn, build, run, convert, sql, tmp
 
 
 def test_off_and_on_again(spawn, build, run, convert, sql, tmp_path, python_torch):
-    """Off takes out all that was put in; what is recorded afterwards has its names again."""
+    """Off removes everything that was put in; afterwards names are recorded again."""
     prefix = [build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--"]
     process = start(spawn, tmp_path, python_torch, "early", prefix)
     pid = int(next(f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.endswith(".live")).split("-")[0])
@@ -168,14 +168,14 @@ for i in range(100):
 
 
 def test_off_and_on_a_hundred_times(build, run, convert, sql, tmp_path, python_torch):
-    """Each time the thread has somewhere to write: what it wrote into before is free again."""
+    """Each time the thread gets a slot to write into: its slot of the time before is free again."""
     (tmp_path / "often.py").write_text(OFTEN)
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--", python_torch, tmp_path / "often.py"],
         env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
     db = convert(tmp_path / "t.zst")
     assert names(sql, db) == {"Sequential": 100, "Sequential.0": 100}
     lost = dict(sql(db, "SELECT reason, sum(count) FROM lost GROUP BY reason"))
-    # a busy machine loses the first two, and a signal between the instructions that link a frame the third
+    # a busy machine causes the first two; a signal between the instructions that link a frame causes the third
     assert not set(lost) - {"missed_tick", "unanswered", "torn"}, lost
 
 
@@ -208,7 +208,7 @@ Net()(torch.ones(1, 4))
 
 
 def test_killed_in_a_module(spawn, build, run, convert, sql, tmp_path, python_torch):
-    """The black box: what had begun and not ended is there, too."""
+    """As with a flight recorder, the trace also has what had begun and not ended."""
     (tmp_path / "k.py").write_text(KILLED)
     process = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "k.zst", "--", python_torch, tmp_path / "k.py"], ready="ready")
     pid = int(next(f for f in os.listdir(os.environ["PROBING_RUN_DIR"]) if f.endswith(".live")).split("-")[0])
@@ -232,7 +232,7 @@ def compile_alike(build, tmp_path, backend, kind="recent"):
         assert said(with_us.stdout, what) == said(without.stdout, what) != [], what
     assert said(without.stdout, "explain") == [[1, 0]]
     strip = [line for line in with_us.stderr.split("\n") if "probing-record: " not in line]
-    assert strip == without.stderr.split("\n")  # no warning that was not there
+    assert strip == without.stderr.split("\n")  # no additional warning
     return tmp_path / "c.zst"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch's threads record while the thread that writes it gets no processor."""
+"""What PyTorch's threads record while the thread that writes the trace gets no processor."""
 import contextlib
 import ctypes
 import glob
@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from conftest import wait_for_line
 
-# The smallest modules there are: nothing fills a ring faster.
+# The smallest modules that there are fill a ring fastest.
 BURST = """
 import sys, torch
 m = torch.nn.Sequential(*[torch.nn.Identity() for _ in range(1000)])
@@ -27,7 +27,7 @@ SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
 
 @contextlib.contextmanager
 def held(tid):
-    """One thread stands still."""
+    """Keeps one thread stopped."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     if libc.ptrace(SEIZE, tid, None, None):
@@ -36,12 +36,12 @@ def held(tid):
     os.waitpid(tid, WALL)
     try:
         yield
-    finally:  # else it cannot even be killed whole
+    finally:  # otherwise the process could not even be killed
         assert libc.ptrace(DETACH, tid, None, None) == 0
 
 
 def service_of(leader):
-    """The thread that writes the recording of this process or of its child."""
+    """Returns the thread that writes the recording of this process or of its child."""
     for comm in glob.glob("/proc/[0-9]*/task/*/comm"):
         pid, tid = int(comm.split("/")[2]), int(comm.split("/")[4])
         with contextlib.suppress(OSError), open(comm) as f:
@@ -51,7 +51,7 @@ def service_of(leader):
 
 
 def burst(build, spawn, python, tmp_path, passes, *options):
-    """The program ran so many passes of 1,001 module calls while nobody wrote what it recorded."""
+    """Lets the program run so many passes of 1,001 module calls each, while its records are not written."""
     script, trace = tmp_path / "burst.py", tmp_path / "burst.zst"
     script.write_text(BURST % passes)
     process = spawn([build.tool("probing-record"), "-o", trace, *options, "--", python.path, script],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: step N is the N-th step of the optimizer, however the training is written, and evaluation is no step."""
+"""PyTorch: step N is the N-th step of the optimizer, however the training is written, and evaluation is not a step."""
 import conftest
 import pytest
 from test_torch import before_torch2, find_torch
@@ -37,7 +37,7 @@ def test_steps_are_the_optimizers(case, kind, steps, sql):
         if not got or got[-1][0] != source:
             got.append([source, 0, 0, 0, 0])
         got[-1][1:] = [a + b for a, b in zip(got[-1][1:], [1] + counts)]
-    if case == "rollouts":  # those before the first step are steps until it comes
+    if case == "rollouts":  # those before the first optimizer's step count as steps until it comes
         assert got[0][0] == "evaluation" and sum(g[1] for g in got if g[0] == "optimizer") == 20
         assert sum(g[2] for g in got if g[0] == "evaluation") >= 99
     else:
@@ -45,11 +45,11 @@ def test_steps_are_the_optimizers(case, kind, steps, sql):
     numbers = [r[0] for r in rows if r[1] != "evaluation"]
     assert numbers == list(range(len(numbers)))
     assert all(r[0] is None for r in rows if r[1] == "evaluation")
-    # what lies in it says the same, and the parts are within the whole
+    # what lies within a step agrees, and its parts add up to no more than the whole
     for phase, number, n in sql(db, "SELECT phase, step, count(*) FROM torch_trace WHERE module IS NOT NULL GROUP BY 1, 2"):
         assert (number is None) == (phase == "evaluation") and n > 0
     assert sql(db, "SELECT count(*) FROM steps WHERE duration < 0 OR backward < 0 OR other < -1e-6") == [(0,)]
-    if case.startswith("in_hooks"):  # the rest of a pass is not the next step's
+    if case.startswith("in_hooks"):  # the rest of a pass does not belong to the next step
         assert sql(db, "SELECT count(*) FROM torch_trace f JOIN torch_trace b USING (call, module) WHERE f.stage = 'forward' AND f.step != b.step") == [(0,)]
     if "engine" in case:
         assert sql(db, "SELECT recomputed, count(*) FROM torch_trace WHERE module GLOB 'Seq*' GROUP BY 1") == [(1, 160)]
@@ -95,7 +95,7 @@ print([[v.hex() for v in k] for k in losses])
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
 def test_trainings_in_three_threads_at_once(kind, build, tmp_path, sql):
-    """Those of the first that steps count, also once it has ended before the others."""
+    """Only the steps of the thread that stepped first count, also after it has ended before the others."""
     python, why = find_torch(kind)
     if not python:
         pytest.skip(why)
@@ -111,7 +111,8 @@ def test_trainings_in_three_threads_at_once(kind, build, tmp_path, sql):
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_trainings_in_threads_in_turn(late, steps, sql):
-    """Each step's sums are those of the thread that counted it; join() returns before the thread's destructors have run, and these may take a while."""
+    """The sums of each step are those of the thread that counted it. join() returns before the thread's destructors have run, which may
+    take a while."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)
@@ -156,7 +157,7 @@ assert threads and threading.get_ident() not in threads
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
 def test_hooks_in_a_deep_pass_where_backward_is_off(kind, steps, sql, monkeypatch):
-    """No node of autograd's is seen there: that a thread of the engine's is at a pass says PyTorch."""
+    """No nodes of autograd are seen there: that a thread of the engine runs a pass is learnt from PyTorch."""
     python, why = find_torch(kind)
     if not python:
         pytest.skip(why)
@@ -167,7 +168,7 @@ def test_hooks_in_a_deep_pass_where_backward_is_off(kind, steps, sql, monkeypatc
 
 @pytest.mark.slow
 def test_hooks_on_the_engines_thread_where_backward_is_off(steps, sql, monkeypatch):
-    """No node of autograd's is seen there: which thread the optimizers are on says PyTorch."""
+    """No nodes of autograd are seen there: the thread on which the optimizers run is learnt from PyTorch."""
     python, why = find_torch("recent")
     if not python:
         pytest.skip(why)
@@ -178,7 +179,7 @@ def test_hooks_on_the_engines_thread_where_backward_is_off(steps, sql, monkeypat
 
 @pytest.mark.parametrize("evaluations", [0, 30])
 def test_values_of_a_first_step_of_many_passes(evaluations, build, tmp_path, sql):
-    """What was read before anything had stepped is under no number that is a later step's, or none's."""
+    """Values that were read before the first optimizer's step do not get the number of a later step, and do get one."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triggers: what kills, what throws and what stands still leaves the stacks of all threads in the trace, and the program ends as
-without us. Who is missing in a hung job: test_comm.py."""
+"""Triggers: a signal that kills, an exception, or a hang leaves the stacks of all threads in the trace, and the program ends as without
+recording. (test_comm.py tests who is missing in a hung job.)"""
 import os
 import re
 import resource
@@ -68,7 +68,7 @@ def died(done):
 
 
 def stacks(sql, db):
-    """{thread's outermost function of ours: the functions of ours on it}, of the one trigger."""
+    """Returns {outermost function of the test program in a thread: all its functions in that thread's stack}, for the only trigger."""
     rows = sql(db, "SELECT tid, func, is_cause FROM trigger_stacks WHERE frame_type = 'Python' ORDER BY tid, depth")
     found = {}
     for tid, func, cause in rows:
@@ -94,19 +94,19 @@ def test_signals_that_kill(cause, record, convert, sql):
     assert len(mine) == 1 and cause in mine[0] and mine[0][-1] == "<module>"
     others = [set(f) for (_, is_cause), f in got.items() if not is_cause]
     assert all(any(name in f for f in others) for name in ("sleeper", "spinner", "waiter")), got
-    # the burst stands for no tick: what the samples add up to is the time, as ever
+    # the stacks of a trigger stand for no ticks: the samples still add up to the time
     assert sql(db, "SELECT max(count) FROM samples WHERE timestamp = (SELECT timestamp FROM samples WHERE count = 0)") == [(0,)]
 
 
 @pytest.mark.parametrize("cause", ["aborts", "term"])
 def test_a_signal_that_kills_on_a_small_stack(cause, record):
-    """On an alternate stack as small as the kernel allows its stacks are not recorded: they were, over what lies below."""
+    """On an alternate stack as small as the kernel allows, no stacks are recorded. (Once they were, and overwrote what lies below it.)"""
     done = record(SMALL_STACK + THREADS + "wait_for_agent(False)\n%s()\n" % cause, "max(2048, least + 64)", check=None, preexec_fn=no_core)
     assert died(done) == CAUSES[cause], done.stderr
 
 
 def test_children_that_are_killed(build, record, convert, sql):
-    """Nobody but the program itself was told what killed its children: their own last words say it."""
+    """Only the program was told what killed its children: their own last records say it."""
     script = THREADS + """
 import subprocess
 wait_for_agent()
@@ -131,7 +131,7 @@ print(told)
 
 
 def test_a_thread_that_gets_no_cpu(record, convert, sql):
-    """It wants to run, and others do: its stack is read from outside then, and is there as the others are."""
+    """The thread is ready to run, but others run: its stack is read from outside, and is as complete as the others."""
     done = record(THREADS + """
 import hashlib, subprocess
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -154,7 +154,7 @@ aborts()
 
 
 def test_where_no_stacks_are_sampled(record, convert, sql):
-    """Every signal that the sampler could use is the program's: who dies does not wait for it in vain."""
+    """The program uses every signal that the sampler could use: a dying process does not wait for the sampler in vain."""
     def taken():
         no_core()
         for number in [signal.SIGURG] + list(range(signal.SIGRTMIN, signal.SIGRTMAX + 1)):
@@ -179,10 +179,10 @@ def test_faulthandler_works_in_either_order(order, cause, record, convert, sql):
     assert sql(db, "SELECT kind, stacks FROM triggers") == [("fatal", 4)]
 
 
-@pytest.mark.parametrize("looked", [False, True])  # before and after the agent has looked who came after it
+@pytest.mark.parametrize("looked", [False, True])  # before and after the agent has checked whose handler replaced its own
 def test_handlers_that_hand_nothing_on(looked, record, convert, sql):
-    """torch's handlers in DataLoader workers say a line, set the default and raise: the line comes once, the death is the
-    same, and when they were there for a second or so the stacks are there, too."""
+    """The handlers of torch in DataLoader workers print a line, set the default action and raise the signal again: the line is printed
+    once, and the process dies in the same way. If the handlers had been set for about a second, the stacks are recorded, too."""
     done = record(THREADS + """
 wait_for_agent()
 import ctypes
@@ -209,7 +209,7 @@ buses()
 
 
 def test_handlers_of_the_program_and_survival(record, convert, sql):
-    """Python's own handlers, set before and after us, are called, and a program that survives goes on."""
+    """Python's own handlers, set before and after ours, are called, and a program that survives goes on."""
     done = record(THREADS + """
 seen = []
 signal.signal(signal.SIGFPE, lambda *a: seen.append("before"))
@@ -226,13 +226,13 @@ print(seen, signal.getsignal(signal.SIGSEGV) == signal.getsignal(signal.SIGBUS) 
     assert done.stdout == "['before', 'after', 'term'] True\n"
     db = convert(done.trace)
     assert sql(db, "SELECT end_reason FROM trace") == [("exit",)]
-    # Where the program's handler was there before ours (we come some milliseconds after its start) the signal is told and handed
-    # on; a handler set after ours takes its place.
+    # If the program's handler was set before ours (which is set some milliseconds after the start), the signal is recorded and passed on; a
+    # handler that is set later replaces ours.
     assert [r[0][:6] for r in sql(db, "SELECT detail FROM triggers")] in (["SIGFPE"], [])
 
 
 def test_core_is_that_of_the_fault(record, convert, tmp_path):
-    """The core dump is written as without us: where cores are plain files, its fault is in the same function."""
+    """The core dump is the same as without recording: if cores are plain files here, the fault is in the same function."""
     pattern = open("/proc/sys/kernel/core_pattern").read().strip()
     if pattern.startswith("|"):
         pytest.skip("core dumps go to a program here: %s" % pattern)
@@ -241,7 +241,7 @@ def test_core_is_that_of_the_fault(record, convert, tmp_path):
     raised = lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)  # noqa: E731
 
     def fault(folder):
-        """(function, library) of the innermost frames: a stripped library has no names, but the same frames."""
+        """Returns (function, library) of the innermost frames. A stripped library has no names, but the same frames."""
         core, = [p for p in folder.iterdir() if p.name.startswith(pattern.split("%")[0])]
         said = subprocess.run(["gdb", "-batch", "-nx", "-ex", "bt 3", PYTHONS[0].path, str(core)], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, universal_newlines=True, stdin=subprocess.DEVNULL).stdout
@@ -305,7 +305,7 @@ inner(7)
 
 @pytest.mark.parametrize("text", ["", "a"])
 def test_long_exception(record, convert, sql, text):
-    """Its text ends with a whole character."""
+    """The text is cut between characters."""
     done = record(HOOKED + "wait_for_agent()\nraise ValueError(%r + '\\u00e9' * 300)\n" % text, check=1, python=PYTHONS[0])
     (detail,), = sql(convert(done.trace), "SELECT detail FROM triggers")
     assert detail.startswith("ValueError: %s\u00e9" % text) and set(detail[12 + len(text):]) == {"\u00e9"} and len(detail.encode()) > 250
@@ -354,7 +354,7 @@ for i in range(40):
 
 
 def test_slow_step(record, convert, sql, build):
-    """One of 40 equal steps takes 25 times as long: it is caught in the act."""
+    """One of 40 equal steps takes 25 times as long: its stacks are taken while it lasts."""
     env = dict(os.environ, PROBING_TRIGGERS="slow_step:20", PYTHONPATH=str(build.share / "python"))
     done = record(STEPS, check=None, env=env)
     if "No module named" in done.stderr:
@@ -395,7 +395,7 @@ else:
 
 @pytest.mark.parametrize("kind", ["rank", "other", "batch"])
 def test_a_hang_before_the_first_step(kind, record, record_until, convert, sql):  # noqa: F811
-    """A rank that has not come to anything, and a training that has begun; but no other program that sleeps."""
+    """A rank that has not come to any collective, and a training that has begun, count as hanging; another program that sleeps does not."""
     env = dict(os.environ)
     if kind == "rank":
         env.update(RANK="0", WORLD_SIZE="2")
@@ -412,7 +412,7 @@ def test_a_hang_before_the_first_step(kind, record, record_until, convert, sql):
         db = convert(done.trace)
         rows, stuck = sql(db, hangs), float(done.stdout.split("stuck ")[1])
         if not rows or rows[0][0] > stuck:
-            break  # else it took a slow machine so long to come to where it hangs, and that was said
+            break  # else it took a slow machine so long to reach its hang that this was reported
     assert len(rows) == (kind != "other"), (rows, stuck)
     if rows:
         took = re.match(r"no step, pass, batch or collective for ([\d.]+) ms$", rows[0][1])
@@ -431,7 +431,7 @@ for i in range(60000):
 
 
 def test_memory_of_short_steps(record, convert, sql, build):
-    """Reading the memory takes longer than such a step: the first steps have it, and now and then a later one, to the end."""
+    """Reading the memory takes longer than such a step: the first steps have it, and later ones now and then, up to the end."""
     env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
     db = convert(record(SHORT_STEPS, env=env).trace)
     steps = sql(db, "SELECT step, rss, timestamp FROM memory WHERE step IS NOT NULL ORDER BY step")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording is never a reason not to run: what cannot be recorded as it should be runs all the same, and one line says so."""
+"""Recording never keeps a program from running: a program that cannot be recorded properly runs all the same, and one line says why."""
 import json
 import os
 import random
@@ -17,7 +17,7 @@ CODE = "print('ran'); raise SystemExit(7)"
 
 
 def said(done, text):
-    """The program ran, with its own exit code, and one line says why it was not recorded."""
+    """Checks that the program ran, with its own exit code, and that one line says why it was not recorded."""
     assert (done.returncode, done.stdout) == (7, "ran\n")
     lines = [line for line in done.stderr.splitlines() if text in line]
     assert len(lines) == 1, done.stderr
@@ -32,14 +32,15 @@ def test_nowhere_to_write(build, run, output, text):
 
 
 def test_address_sanitizer(build, run, tmp_path, monkeypatch):
-    """It ends a program that has something preloaded before it: one that was built with it, and a Python that has it preloaded."""
+    """AddressSanitizer ends a program in which another library is preloaded before it: a program that was built with it, and a Python that
+    preloads it."""
     source, program = tmp_path / "program.c", tmp_path / "program"
     source.write_text('#include <stdio.h>\nint main(void) { puts("ran"); return 7; }\n')
     cc = shutil.which("gcc")
     if not cc or run([cc, "-fsanitize=address", "-o", program, source], check=None).returncode:
         pytest.skip("no gcc here that has the address sanitizer")
     library = run([cc, "-print-file-name=libasan.so"]).stdout.strip()
-    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")  # Python's own
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")  # for Python's own leaks
     assert run([program], check=7).stdout == "ran\n"
     record = [build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst"]
     assert run(record + [program], check=7).stdout == "ran\n"
@@ -50,7 +51,7 @@ def test_address_sanitizer(build, run, tmp_path, monkeypatch):
 
 
 def test_limit_of_file_size(build, run, tmp_path):
-    """Children that cannot be recorded either are counted, and not told one by one."""
+    """Children that cannot be recorded either are counted, and not reported one by one."""
     code = "import os, sys\nfor _ in range(3):\n    if not os.fork(): __import__('time').sleep(0.3); os._exit(0)\n    os.wait()\n"
     done = run(["/bin/sh", "-c", 'ulimit -f 100; exec "$@"', "sh", build.tool("probing-record"), "-o", tmp_path / "t.zst", PY,
                 "-c", code + CODE], check=7)
@@ -63,7 +64,8 @@ def test_limit_of_file_size(build, run, tmp_path):
     ("ulimit -f 0", "t.zst")])
 @pytest.mark.parametrize("stderr", ["a pipe that nobody reads", "a full file"])
 def test_nothing_can_be_said(build, run, tmp_path, stderr, limit, output):
-    """Then the program runs without: a line of ours killed us by SIGPIPE or SIGXFSZ, before it or at its end. It keeps its own signals."""
+    """Then the program just runs. (Once, the line that we printed killed us by SIGPIPE or SIGXFSZ, before the program or at its end.) It
+    keeps its own signals."""
     code = "import os; os.write(1, open('/proc/self/status').read().split('SigIgn:')[1].split()[0].encode()); raise SystemExit(7)"
     if stderr == "a full file":
         limit = "ulimit -f 0; " + limit
@@ -84,7 +86,7 @@ def limited(build, tmp_path, mib, *command, of="v"):
 
 
 def test_limit_of_address_space(build, run, tmp_path, convert):
-    """A program that may need all that is left of it runs alone; where there is plenty, it is recorded."""
+    """A program that may need all the address space that is left runs unrecorded; if there is plenty, it is recorded."""
     large = "import time; b = bytearray(200 << 20); time.sleep(0.3); c = bytearray(100 << 20); "
     said(run(limited(build, tmp_path, 400, PY, "-c", large + CODE), check=7), "is not recorded: too little space (ulimit -v)")
     run(limited(build, tmp_path, 1024, PY, "-c", large + CODE), check=7)
@@ -99,7 +101,7 @@ def test_limit_of_data(build, run, tmp_path, convert):
 
 
 def test_few_of_our_threads_take_an_arena(build, run, tmp_path):
-    """Of malloc's: each reserves 64 MiB of the program's address space."""
+    """Arenas of malloc: each one reserves 64 MiB of the program's address space."""
     code = ("import glob\n"
             "while not any(open(f).read() == 'probing-smp\\n' for f in glob.glob('/proc/self/task/*/comm')): pass\n"
             "sum(range(5000000))\n"
@@ -116,14 +118,15 @@ def test_missing_parts(build, run, tmp_path, part):
     os.unlink(tmp_path / "lib" / "probing" / part)
     command = [tmp_path / "bin" / "probing-record", "-o", tmp_path / "t.zst", PY, "-c", CODE]
     said(run(command, check=7), "cannot find its part " + str(tmp_path / "lib" / "probing" / part))
-    if "agent" in part:  # there, but no library
+    if "agent" in part:  # it exists, but is not a library
         (tmp_path / "lib" / "probing" / part).write_text("")
         said(run(command, check=7), "cannot load the agent")
 
 
 @pytest.fixture
 def other_user(build, tmp_path, run):
-    """A user that nobody is, whose usual place for live files is somebody else's already. Gives what runs a command as him."""
+    """A user id that nobody has, whose usual place for live files belongs to somebody else. Returns a function that runs commands as that
+    user."""
     if os.getuid() != 0:
         pytest.skip("only root may run a program as another user")
     uid = random.randrange(200000, 2000000)
@@ -145,7 +148,8 @@ def other_user(build, tmp_path, run):
 
 
 def test_somebody_took_the_run_directory(build, run, spawn, sql, other_user, tmp_path):
-    """Another folder is found, by us alone; who lists, asks and completes finds it, too, when all were killed."""
+    """Another folder is used, which only we can find. Tools that list, query and complete find it, too, also when all processes were
+    killed."""
     home = tmp_path / "home"
     job = other_user(build.tool("probing-record"), "-o", home / "t.zst", PY, "-c",
                      "import os, time\nprint('ready', os.getpid(), flush=True)\ntime.sleep(600)")
@@ -184,7 +188,7 @@ def test_somebody_took_the_run_directory_injection(build, run, spawn, other_user
 
 @pytest.mark.parametrize("options", ["size=64k", "size=64m,nr_inodes=1", "size=64m,ro"])
 def test_the_run_directory_takes_nothing(build, run, options, tmp_path, convert):
-    """Full, without inodes, read-only: the live file goes elsewhere, and is found."""
+    """It is full, has no inodes left, or is read-only: the live file is made elsewhere, and is found."""
     if run(["unshare", "-m", "/bin/true"], check=None).returncode:
         pytest.skip("no mount namespace to be had")
     disk = tmp_path / "disk"
@@ -197,7 +201,8 @@ def test_the_run_directory_takes_nothing(build, run, options, tmp_path, convert)
 
 
 def test_nowhere_for_live_files(build, run, tmp_path, monkeypatch):
-    """Of all places the reason is said that is one: 'No such file or directory', of a name that could not be made, told nobody anything."""
+    """Of the reasons for all places, the most useful is printed; 'No such file or directory', for a name that could not be made, helped
+    nobody."""
     if run(["unshare", "-m", "/bin/true"], check=None).returncode:
         pytest.skip("no mount namespace to be had")
     monkeypatch.delenv("PROBING_RUN_DIR")
@@ -208,7 +213,7 @@ def test_nowhere_for_live_files(build, run, tmp_path, monkeypatch):
 
 
 def test_without_proc(build, run, tmp_path, convert):
-    """The parts of an installation are found by the program's own path, whether or not /proc says it."""
+    """The parts of an installation are found by the program's own path, with or without /proc."""
     if run(["unshare", "-m", "/bin/true"], check=None).returncode:
         pytest.skip("no mount namespace to be had")
     done = run(["unshare", "-m", "/bin/sh", "-c", 'umount -l /proc && exec "$0" "$@"', build.tool("probing-record"), "-o", tmp_path / "t.zst",
@@ -218,7 +223,7 @@ def test_without_proc(build, run, tmp_path, convert):
 
 
 def test_only_its_owner_reads_a_trace(build, run, tmp_path):
-    """Command lines, paths and variables are nobody else's business: FILE, FILE.d, segments, live files."""
+    """Command lines, paths and variables are private: FILE, FILE.d, segments and live files."""
     code = ("import glob, multiprocessing, os\n"
             "def until_there_is_one_of(pid):\n"
             "    while not glob.glob('t.zst.d/*-%d.*zst' % pid): sum(range(9999))\n"
@@ -235,7 +240,7 @@ def test_only_its_owner_reads_a_trace(build, run, tmp_path):
 
 @pytest.fixture
 def ask(build, run):
-    """What list and status say of the one process that is being recorded, as JSON."""
+    """Returns what list and status say about the one process that is being recorded, as JSON."""
     def do():
         listed = run([build.tool("probing"), "list", "--json"], check=None).stdout
         rows = json.loads(listed) if listed.strip() else []
@@ -246,7 +251,7 @@ def ask(build, run):
 
 
 def test_the_trace_s_disk_is_full(build, run, tmp_path):
-    """It was said that no Python had been seen."""
+    """Once it was reported that no Python had been seen."""
     if run(["unshare", "-m", "/bin/true"], check=None).returncode:
         pytest.skip("no mount namespace to be had")
     (tmp_path / "disk").mkdir()
@@ -282,4 +287,4 @@ def test_a_trace_that_cannot_be_written_any_more_is_said(build, run, spawn, ask,
 def test_nothing_that_is_sampled_is_said(build, run, spawn, ask, tmp_path):
     process = spawn(["sleep", "600"])
     run([build.tool("probing"), "-t", process.pid, "inject", "--force", "-o", tmp_path / "t.zst"])
-    until(lambda: [a and a["problem"] for a in ask()] == ["no Python thread is being sampled"] * 2)  # a second from the start
+    until(lambda: [a and a["problem"] for a in ask()] == ["no Python thread is being sampled"] * 2)  # a second after the start

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the views say of a recording: ends, time, recursion, who runs and who waits."""
+"""What the views say about a recording: ends, time, recursion, which threads run and which wait."""
 import json
 import os
 import shutil
@@ -20,7 +20,7 @@ def dict_rows(sql, db, query):
 
 
 def test_end_is_the_last_moment_of_the_process(build, record, convert, sql):
-    """A worker dies long before its trace is finished: its end is not before what it recorded last, and not after its death."""
+    """A worker dies long before its trace is finished: its end is not before its last record, and not after its death."""
     done = record("""
 import json, os, signal, subprocess, sys, time
 import probing
@@ -52,19 +52,19 @@ dies()
     for row, event, dead in zip(rows, last, (worker, after)):
         assert event - 1e-6 <= row[0] < dead + .05 and row[2] >= row[0] and abs(row[1] - (row[0] - row[4])) < 1e-3
     assert rows[0][2] > main - .05 > rows[0][0] and rows[1][0] > main - .05, "the worker was finished when the program ended"
-    # only the main process is the recorder's child: of the other nobody told us the signal
+    # only the main process is the recorder's child: nobody told us the other one's signal
     assert [r[3] for r in rows] == [None, signal.SIGKILL]
     events = sql(db, "SELECT kind, detail, timestamp FROM triggers ORDER BY timestamp")
     assert [(e[0], e[1]) for e in events] == [("killed", "by a signal that left no record: SIGKILL (kill -9, the OOM killer), or another one as it ended"),
                                               ("killed", "by signal 9 (SIGKILL)")]
     assert [e[2] for e in events] == [r[0] for r in rows]
-    # the time until the crash is not empty
+    # the time up to the crash is not empty
     assert sql(db, 'SELECT count(*) FROM samples s JOIN trace t ON t.id = s.trace_id '
                    'WHERE t.signal = 9 AND s.timestamp + s.seconds > ?', worker)[0][0] > 0
 
 
 def test_ends_of_others_stay(record, convert, sql):
-    """A clean exit, and a death that the process itself recorded: no row that says killed."""
+    """For a clean exit, and a death that the process itself recorded, no row says killed."""
     done = record("pass\n")
     assert sql(convert(done.trace), "SELECT finished, signal FROM trace") == [(None, None)]
     done = record(CATCHES + "import ctypes\nwait_for_agent()\nctypes.string_at(0)\n", check=None)
@@ -77,7 +77,7 @@ def test_ends_of_others_stay(record, convert, sql):
 
 
 def test_backtrace_counts_time(record, convert, sql):
-    """A sleeping line has as many ticks as a busy one of the same length; a recursion counts once."""
+    """A line that sleeps has as many ticks as a busy line of the same length; a recursive function counts once in each tick."""
     done = record("""
 import time
 def spin(s):
@@ -102,8 +102,8 @@ print(*times, int(open("/proc/thread-self/schedstat").read().split()[1]) / 1e9)
 """, hz=100)
     db = convert(done.trace)
     start, between, end, waited = map(float, done.stdout.split())
-    # What was lost (a busy machine) may be missing of either; a tick more or less at both ends. Where it waited for a processor just
-    # after the nap, while the sampler had none either, that may count as the nap's.
+    # Lost ticks (on a busy machine) may be missing from either; there may be a tick more or less at both ends. If it waited for a processor
+    # just after the nap, while the sampler had none either, that may count as part of the nap.
     lost, error = sql(db, "SELECT sum(lost) FROM trace")[0][0] / 100, .021
     truth = {"nap": between - start, "deep": end - between, "spin": end - between, "both": end - start}
     sums = dict_rows(sql, db, "SELECT func, sum(count), sum(seconds), max(depth) FROM backtrace "
@@ -113,11 +113,11 @@ print(*times, int(open("/proc/thread-self/schedstat").read().split()[1]) / 1e9)
         assert abs(sums[name][1] - sums[name][0] / 100) < 1e-6
     assert sum(sums[n][1] for n in ("nap", "deep")) <= sums["both"][1] + 1e-6 <= sums["<module>"][1] + 2e-6
     assert sums["deep"][2] >= 40
-    # by line, too: the lines of a function add up to it
+    # by line, too: the lines of a function add up to the function
     lines = sql(db, "SELECT sum(seconds) FROM (SELECT lineno, sum(seconds) AS seconds FROM backtrace "
                     "WHERE func = 'deep' GROUP BY lineno)")[0][0]
     assert abs(lines - sums["deep"][1]) < 1e-6
-    # the same answer from the three views
+    # the three views give the same answer
     ticks = sql(db, "SELECT sum(count), sum(seconds) FROM samples WHERE stack_id IS NOT NULL")[0]
     assert sql(db, "SELECT sum(count), sum(seconds) FROM backtrace WHERE depth = 0")[0] == ticks
     hot = dict_rows(sql, db, "SELECT func, sum(total), sum(total_seconds) FROM hot_functions WHERE frame_type = 'Python' "
@@ -132,7 +132,7 @@ print(*times, int(open("/proc/thread-self/schedstat").read().split()[1]) / 1e9)
 
 
 def test_what_runs_comes_first(record, convert, sql):
-    """Six threads wait in a pool, one works in native code: who works is on top, and Python's part of it is told."""
+    """Six threads wait in a pool, and one works in native code: the working one is first, and its Python functions are named."""
     done = record("""
 import concurrent.futures, threading, time
 def work():
@@ -152,10 +152,10 @@ gate.set()
     top = sql(db, "SELECT on_cpu, waiting, seconds, share FROM hot_functions LIMIT 100")
     assert [r[0] for r in top] == sorted((r[0] for r in top), reverse=True)
     assert top[0][0] > 0 and all(abs(r[0] + r[1] - r[2]) < 1e-6 for r in top)
-    # the wait has most of all ticks and comes after all that ran
+    # the wait has most ticks of all, and comes after everything that ran
     most = sql(db, "SELECT share, cpu_share, waiting FROM hot_functions ORDER BY share DESC LIMIT 1")[0]
     assert most[0] > 0.5 and most[1] < 0.1 and most[2] > 4
-    # a tick without a frame (without a processor while the interpreter ends, say) is in the whole and has no function
+    # a tick without a frame (for example without a processor while the interpreter ends) counts in the total and belongs to no function
     of_all = sql(db, "SELECT 1.0 * sum(count * (func IS NOT NULL)) / sum(count) FROM samples WHERE state = 'running'")[0][0]
     assert of_all > 0.9 and abs(sql(db, "SELECT sum(cpu_share) FROM hot_functions")[0][0] - of_all) < 1e-6
     python = dict_rows(sql, db, "SELECT func, python_seconds, python_on_cpu, seconds, total_seconds FROM hot_functions "
@@ -172,13 +172,13 @@ gate.set()
 
 
 def agents(sql, db):
-    """What any view shows of the agent's own frames."""
+    """Returns what any view shows of the agent's own frames."""
     return [sql(db, "SELECT DISTINCT func FROM %s WHERE file LIKE '%%libprobing%%' OR file LIKE '%%agent/%%.c'" % view)
             for view in ("backtrace", "hot_functions", "trigger_stacks", "samples")]
 
 
 def test_triggers_begin_in_the_program(record, convert, sql):
-    """While the stacks are taken the cause waits in our hook: its stack begins where the program was."""
+    """While the stacks are taken, the thread that caused the trigger waits in the agent's hook: its stack begins where the program was."""
     done = record(HOOKED + "def fails():\n    wait_for_agent()\n    raise ValueError(1)\nfails()\n", check=1)
     db = convert(done.trace)
     assert sql(db, "SELECT kind, stacks FROM triggers") == [("exception", 1)]
@@ -189,10 +189,10 @@ def test_triggers_begin_in_the_program(record, convert, sql):
 
 @pytest.mark.pythons(torch=True, count=1)
 def test_training_without_the_agent(record_until, convert, sql, python):  # noqa: F811
-    """Modules, backward and the optimizer go through functions of ours: none is shown, and stacks stay whole."""
+    """Modules, backward and the optimizer are called through functions of the agent: none of these is shown, and stacks are complete."""
 
     def is_whole(db):
-        """Something went through our functions; the innermost module's code was seen under the program's own."""
+        """Returns whether the agent's functions were on a stack, and the innermost module's code was seen inside of the program's own."""
         return (sql(db, "SELECT count(*) FROM torch_trace")[0][0] > 0 and
                 sql(db, "SELECT count(*) FROM backtrace a JOIN backtrace b ON b.sample_id = a.sample_id AND b.depth > a.depth "
                         "WHERE a.func LIKE '%forward' AND a.file LIKE '%linear.py' AND b.func = '<module>'")[0][0] > 0)
@@ -237,7 +237,7 @@ KNOWN = ["loader_0", "reads the queue, with a long name", "renamed", "spins"]
 
 @pytest.mark.pythons(every=True, count=12)
 def test_names_of_threads_recorded(record_until, convert, sql, python):  # noqa: F811
-    """What threading calls them; of those that it did not start the kernel's name."""
+    """Threads have the names that threading gives them; a thread that it did not start has the kernel's name."""
     known = "SELECT count(*) FROM threads WHERE name IN ('%s')" % "', '".join(KNOWN)
     done = record_until(lambda db: sql(db, known) == [(len(KNOWN),)], NAMES % "while not os.path.exists(sys.argv[-1]): time.sleep(0.05)", python=python)
     db = convert(done.trace)
@@ -253,10 +253,10 @@ def test_names_of_threads_recorded(record_until, convert, sql, python):  # noqa:
 def test_names_of_threads_live_and_in_a_core(build, run, spawn, python, tmp_path):
     target = spawn([python.path, "-c", NAMES % "time.sleep(600)"], ready="ready")
     names = set()
-    while not names >= set(KNOWN):  # one that runs may not be readable just then
+    while not names >= set(KNOWN):  # the name of a running thread may not be readable at that moment
         done = run([build.tool("probing"), "-t", target.pid, "backtrace", "--json"])
         names = {t["name"] for t in json.loads(done.stdout)["threads"]}
-    if shutil.which("gcore") and python.version < (3, 14):  # Debian sid's have a newer glibc, past whose guard pages gcore cannot read
+    if shutil.which("gcore") and python.version < (3, 14):  # the Pythons of Debian sid have a newer glibc, past whose guard pages gcore cannot read
         run(["gcore", "-o", tmp_path / "core", str(target.pid)])
         done = run([build.tool("probing"), "backtrace", "--json", "--core", tmp_path / ("core.%d" % target.pid)])
         assert {t["name"] for t in json.loads(done.stdout)["threads"]} >= set(KNOWN)
@@ -308,7 +308,7 @@ FULL = {"Base.plain", "Base.closes", "Base.of_class", "Base.prop", "Base.cached"
 
 @pytest.mark.pythons(every=True, max=(3, 11))
 def test_qualified_names(record_until, convert, sql, python):  # noqa: F811
-    """A method bears the class that defines it, whatever the object is; nobody else's name is changed."""
+    """A method has the name of the class that defines it, whatever its object is; no other function's name changes."""
     def seen(db):
         return {r[0] for r in sql(db, "SELECT name FROM function WHERE type = 0 AND file LIKE '%.py' AND file NOT LIKE '%/lib/%'")}
 
@@ -329,7 +329,7 @@ def test_qualified_names_live(build, run, spawn, python):
 
 
 def test_what_was_just_loaded_has_names(record, convert, sql):
-    """The library that crashes may be a millisecond old: its frames are not bare addresses."""
+    """The library that crashes may have been loaded a millisecond before: its frames have names all the same."""
     done = record(CATCHES + "wait_for_agent()\nimport ctypes\nctypes.string_at(0)\n", check=None)
     db = convert(done.trace)
     rows = sql(db, "SELECT func, module FROM trigger_stacks k JOIN function f ON f.name = k.func WHERE k.frame_type = 'Native'")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing -t PID watch FILE:LINE EXPRESSIONS`: values each time a line runs; the process goes on, and nothing stays behind in it."""
+"""`probing -t PID watch FILE:LINE EXPRESSIONS`: shows values each time a line runs; the process goes on, and nothing is left behind in it."""
 import fcntl
 import glob
 import json
@@ -102,7 +102,8 @@ def lines(done):
 
 @pytest.mark.pythons(min=(3, 12))
 def test_values(target, probing, python):
-    """Each time, in order, before the line runs; the frame's own names, and those of a comprehension; an error is said, and is its own alone."""
+    """The values come each time, in order, from before the line runs; with the frame's own names, and those of a comprehension; an error is
+    shown, and affects only its own expression."""
     process = target(python)
     done = probing(process, "watch", "train.py:%d" % SLEEP, "loss, self.lr, i, [x * loss for x in (1, 2)], many, nope, exit()", "--count", "5", "--json")
     seen = lines(done)
@@ -123,7 +124,7 @@ def test_values(target, probing, python):
 
 @pytest.mark.pythons(min=(3, 12))
 def test_where_a_line_runs(target, probing, python):
-    """In a loop that never ends, in a generator in another thread, without expressions."""
+    """A line in a loop that never ends, in a generator in another thread, and without expressions."""
     process = target(python)
     assert len(lines(probing(process, "watch", "train.py:%d" % LOOP, "i", "--count", "3", "--json"))) == 3
     seen = lines(probing(process, "watch", "train.py:%d" % YIELD, "n", "--count", "3", "--json"))
@@ -134,13 +135,13 @@ def test_where_a_line_runs(target, probing, python):
 
 @pytest.mark.pythons(min=(3, 12))
 def test_a_line_that_runs_too_often(target, probing, python, build, spawn, tmp_path):
-    """Some are shown, the rest is said; in the meantime it is not even watched."""
+    """Some values are shown and the others are counted; between these the line is not even watched."""
     process, shown = target(python), tmp_path / "shown"
     probing(process, "eval", "spin = 1")
     with open(str(shown), "wb") as out:
         tool = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % OTHER, "total", "--json"], stdout=out, stderr=subprocess.PIPE)
 
-    def seen():  # the last line may be on its way
+    def seen():  # the last line may still be on its way
         return [json.loads(line) for line in shown.read_text().splitlines(True) if line.endswith("\n")]
     wait_until(lambda: tool.poll() is not None or len(seen()) >= 4 and probing(process, "eval", PAUSES).stdout > "0\n")
     assert tool.poll() is None, tool.communicate()[1]
@@ -153,7 +154,7 @@ def test_a_line_that_runs_too_often(target, probing, python, build, spawn, tmp_p
 
 @pytest.mark.pythons(min=(3, 12), count=1)
 def test_two_at_once(target, probing, python, build, spawn):
-    """On lines of one function, the second after the first has switched that line off."""
+    """On two lines of one function; the second watch begins after the first has switched its line off."""
     process = target(python)
     first = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % SLEEP, "loss", "--json"], stderr=subprocess.DEVNULL)
     assert first.stdout.readline()
@@ -167,7 +168,7 @@ def test_two_at_once(target, probing, python, build, spawn):
 
 @pytest.mark.pythons(min=(3, 12), count=1)
 def test_the_tool_is_killed(target, probing, python, build, spawn):
-    """The next time the line runs, the watch takes itself away. The program has SIGPIPE kill it."""
+    """The watch removes itself the next time that the line runs. The program would be killed by SIGPIPE."""
     process = target(python)
     tool = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % SLEEP, "loss"], stderr=subprocess.DEVNULL)
     assert tool.stdout.readline()
@@ -178,12 +179,12 @@ def test_the_tool_is_killed(target, probing, python, build, spawn):
 
 @pytest.mark.pythons(min=(3, 12), count=1)
 def test_ctrl_c_while_nobody_reads(target, probing, python, build, spawn):
-    """It ends all the same, and none of the lines that came through is half a line."""
+    """The tool ends all the same, and none of the lines that arrived is incomplete."""
     process = target(python)
     tool = spawn([build.tool("probing"), "-t", process.pid, "watch", "train.py:%d" % SLEEP, "loss", "--json"], stderr=subprocess.PIPE)
-    fcntl.fcntl(tool.stdout.fileno(), 1031, 8192)  # F_SETPIPE_SZ: so that the pipe is soon full
+    fcntl.fcntl(tool.stdout.fileno(), 1031, 8192)  # F_SETPIPE_SZ, so that the pipe is soon full
 
-    def waits():  # ppoll() of one descriptor, without a time
+    def waits():  # ppoll() of one descriptor without a time limit
         with open("/proc/%d/syscall" % tool.pid) as f:
             call = f.read().split() + [""] * 4
             return call[0] == ("271" if platform.machine() == "x86_64" else "73") and call[2:4] == ["0x1", "0x0"]
@@ -197,7 +198,7 @@ def test_ctrl_c_while_nobody_reads(target, probing, python, build, spawn):
 
 @pytest.mark.pythons(min=(3, 12), count=1)
 def test_forks_and_an_end(target, probing, python, build, spawn):
-    """Children that run the line are not the process that was asked about; when that ends, so does the watch."""
+    """Children that run the line are not the process that is watched; when that one ends, the watch ends."""
     process = target(python)
     probing(process, "eval", "fork = 1")
     seen = lines(probing(process, "watch", "train.py:%d" % SLEEP, "loss", "--count", "10", "--json"))
