@@ -40,7 +40,7 @@ static double cpu(const struct rusage *r) {
            (double)(r->ru_utime.tv_usec + r->ru_stime.tv_usec) / 1e6;
 }
 
-/* Of this thread. */
+/* CPU time of this thread. */
 static double cpu_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -70,7 +70,7 @@ static void check(int rc, sqlite3 *db) {
     }
 }
 
-/* One table's rows from one database into another, the time that the inserts alone take; adds to *rows. */
+/* Copies one table's rows from one database into another. Returns the time that the inserts alone take, and adds the number of rows to *rows. */
 static void copy_table(sqlite3 *from, sqlite3 *to, const char *table, uint64_t *rows,
                        struct spent *spent) {
     static sqlite3_value *v[CHUNK][COLUMNS];
@@ -111,7 +111,7 @@ static void copy_table(sqlite3 *from, sqlite3 *to, const char *table, uint64_t *
     sqlite3_finalize(out);
 }
 
-/* Seconds that a plain loop takes for the rows of a database. */
+/* Returns the seconds that a plain loop takes for the rows of a database. */
 static struct spent plain_loop(const char *db, uint64_t *rows) {
     char name[96];
     sqlite3 *from, *to;
@@ -183,7 +183,7 @@ static int convert_once(const char *what, const char *const *traces, int n, cons
     return samples && res.samples != samples;
 }
 
-/* In a process of its own. */
+/* Runs the conversion in a process of its own. */
 static int in_child(const char *what, const char *const *traces, int n, const char *db,
                     uint64_t samples) {
     int rc = 1;
@@ -198,7 +198,7 @@ static int in_child(const char *what, const char *const *traces, int n, const ch
     return rc;
 }
 
-/* A trace with n of something that a converter has to tell apart. */
+/* Makes a trace whose n samples each have another one of something that a converter has to tell apart. */
 static int make_many(const char *dir, const char *kind, const char *n, const char *trace) {
     static const char *const kinds[] = {[SYNTHETIC_FUNCTIONS] = "functions",
                                         [SYNTHETIC_THREADS] = "threads",
@@ -212,7 +212,7 @@ static int make_many(const char *dir, const char *kind, const char *n, const cha
     return 1;
 }
 
-/* A trace's writer wants its whole name, so that it does not depend on where its process is. */
+/* Makes the name absolute, because a trace's writer requires a name that does not depend on the working directory. */
 static const char *whole_name(const char *file, char name[PATH_MAX]) {
     char here[PATH_MAX / 2];
 
@@ -222,7 +222,7 @@ static const char *whole_name(const char *file, char name[PATH_MAX]) {
     return name;
 }
 
-/* The exit code of what makes a trace: err is 0, -errno, or 1 when it has said what is wrong. */
+/* Returns the exit code of a command that makes a trace. err: 0, -errno, or 1 if the error was already reported. */
 static int made(const char *trace, int err) {
     if (err < 0)
         say(NULL, trace, strerror(-err));

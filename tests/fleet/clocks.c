@@ -64,7 +64,7 @@ unsigned local_rank(unsigned rank) {
     return rank - first;
 }
 
-/* The part of [0, t] that the machine slept. */
+/* Returns how much of [0, t] the machine slept. */
 static int64_t slept(unsigned node, int64_t t) {
     int64_t from = (int64_t)(opt.suspend_at * 1e9), n = (int64_t)(opt.suspend_s * 1e9);
 
@@ -87,7 +87,7 @@ int64_t node_work(unsigned node, int64_t t, int64_t work) {
     return node_awake(node, t) + work;
 }
 
-/* What an oscillator has counted of `t` ns. */
+/* Returns how far the node's oscillator has counted in `t` ns. */
 static int64_t ticks(const struct node *n, int64_t t) {
     double s = (double)t * 1e-9;
     double extra = (double)t * n->drift +

@@ -32,7 +32,7 @@ struct options {
     int truth, quiet, restarts, world,
         boots;  /* world 0: no collective of all ranks; boots 0: no boot ids */
     int raises; /* who is killed raises an exception instead, and ends a second later */
-    /* What goes wrong; rank or node -1: nothing. Times in seconds of true time. */
+    /* What goes wrong. A rank or node of -1: this does not happen. Times are seconds of true time. */
     int straggler, hang, kill, late, duplicate, lose, tear, step_node, suspend_node, broken_node;
     double straggler_ms, hang_at, kill_at, late_at, step_at, step_s, suspend_at, suspend_s,
         broken_years, launcher; /* launcher: seconds until it ends all others */
@@ -50,7 +50,7 @@ enum purpose {
     FOR_METRIC,
     FOR_BOOT
 };
-/* A number that depends on its arguments and the seed alone; the same in (0, 1), and of a normal distribution. */
+/* Numbers that depend only on their arguments and the seed: 64 bits; in (0, 1); of a normal distribution. */
 uint64_t hash(enum purpose why, uint64_t a, uint64_t b, uint64_t c);
 double uniform(enum purpose why, uint64_t a, uint64_t b, uint64_t c);
 double normal(enum purpose why, uint64_t a, uint64_t b, uint64_t c);
@@ -68,9 +68,9 @@ unsigned local_rank(unsigned rank);
 uint64_t node_mono(unsigned node, int64_t t);
 uint64_t node_real(unsigned node, int64_t t);
 uint64_t node_boot(unsigned node, int64_t t);
-/* When a process of the node that would do something at t does it: machines sleep. */
+/* Returns the time at which a process of the node can do what it would do at t: later, if the machine sleeps then. */
 int64_t node_awake(unsigned node, int64_t t);
-/* When work of `work` ns is done that begins at t. */
+/* Returns the time at which work is done that takes `work` ns and begins at t. */
 int64_t node_work(unsigned node, int64_t t, int64_t work);
 
 /* ---- timeline.c ---- */
@@ -95,10 +95,10 @@ struct story { /* of a rank */
     const char *exception;
     int told; /* to end, by its launcher */
 };
-/* What the n ranks from `first` on do in one run that begins at `start` (ns): into story[0 .. n - 1]. 0 or -ENOMEM. */
+/* Simulates what the n ranks from `first` on do in the run that begins at `start` (ns), and stores it in story[0 .. n - 1]. Returns 0 or -ENOMEM. */
 int timeline(unsigned run, int64_t start, unsigned first, unsigned n, struct story *story);
 unsigned size_of_group(enum group g);
-/* The k-th rank of `rank`'s group; the group's index and the rank's place in it. */
+/* Returns the k-th rank of the group that `rank` is in; the others: the group's index, and the rank's place in it. */
 unsigned member_of(enum group g, unsigned rank, unsigned k);
 unsigned index_of_group(enum group g, unsigned rank);
 unsigned place_in(enum group g, unsigned rank);
@@ -134,7 +134,7 @@ struct recorded {
     uint64_t eval_start, eval_end, cold_start, cold_end;
 };
 extern struct recorded recorded;
-/* 0 or -errno, said. */
+/* Returns 0, or -errno after printing the error. */
 int recorded_load(const char *path);
 
 /* ---- out.c: a trace file, by the writer's encoder ---- */
@@ -151,15 +151,15 @@ struct out {
     int err; /* sticky */
 };
 int out_open(struct out *o, const char *path);
-/* ts: of the record, in the trace's time: blocks end when they are large or 10 s long. */
+/* ts: the record's time in the trace's clock. It decides when a block ends: when it is large, or covers 10 s. */
 void out_put(struct out *o, unsigned type, uint64_t ts, struct writer_value *v);
 void out_flush(struct out *o);
-/* cut: without an end and a seek table. 0 or the first -errno. */
+/* cut: closes without an end record and a seek table. Returns 0 or the first -errno. */
 int out_close(struct out *o, int cut);
 
 /* ---- rank.c ---- */
 
-/* Writes the trace of one rank. copy 1: of another process that says it is this rank. 0 or -errno. */
+/* Writes the trace of one rank. copy 1: the trace of another process that claims to be the same rank. Returns 0 or -errno. */
 int rank_write(unsigned run, int64_t start, unsigned rank, const struct story *s, int copy,
                uint64_t *samples);
 void rank_path(char *buf, size_t n, unsigned run, unsigned rank, int copy);

@@ -46,7 +46,7 @@ struct options opt = {.ranks = 16,
                       .broken_node = -1};
 
 enum { NUMBER, COUNT, TEXT, FLAG, AT };
-/* Each option: where it goes, what it takes, what it means. AT: WHO:NUMBER or WHO:NUMBER:NUMBER. */
+/* All options: where the value goes, what it takes, what it means. AT stands for WHO:NUMBER or WHO:NUMBER:NUMBER. */
 static const struct {
     const char *name, *arg, *help;
     int type;
@@ -236,7 +236,7 @@ static int write_ranks(unsigned run, unsigned first, unsigned n, uint64_t *sampl
     return err;
 }
 
-/* Ranks first ... last: as many at a time as fit in half a gigabyte, since the whole job is simulated for each such part. */
+/* Writes the ranks first ... last. A part has as many ranks as fit in half a gigabyte, because each part simulates the whole job. */
 static int write_part(unsigned first, unsigned last, uint64_t *samples) {
     double steps = opt.minutes * 60e3 / opt.step_ms + 10;
     double fit = 512e6 / opt.jobs / (steps * (9 + 4 * opt.pp) * sizeof(struct span_of));

@@ -139,7 +139,7 @@ static void group(struct trace *t, enum group g) {
     free(ranks);
 }
 
-/* Modules of the model: "GPT", then its layers. */
+/* Defines the modules of the model: "GPT", then its layers. */
 static void names(struct trace *t) {
     uint64_t at = mono(t, t->story->begin);
 
@@ -171,7 +171,7 @@ static void modules(struct trace *t) {
     }
 }
 
-/* A frame at its line, or `d` lines further down. */
+/* Returns the key of a recorded frame, at its line or `d` lines further down. */
 static uint64_t frame_key(struct trace *t, uint64_t i, unsigned d, uint64_t at) {
     const struct recorded_frame *f = &recorded.frame[i];
     uint64_t key = 1 + i * t->variations + d;
@@ -189,7 +189,7 @@ static uint64_t frame_key(struct trace *t, uint64_t i, unsigned d, uint64_t at) 
     return key;
 }
 
-/* Variation d of a recorded stack has one of its frames d lines further down. */
+/* Returns the key of variation d of a recorded stack: one of its frames is d lines further down. */
 static uint64_t stack_key(struct trace *t, uint32_t i, unsigned d, uint64_t at) {
     const struct recorded_stack *s = &recorded.stack[i];
     uint64_t key = 1 + (uint64_t)i * t->variations + d, python[512], native[512];
@@ -233,7 +233,7 @@ static void sample(struct trace *t, int64_t at, enum phase phase) {
     }
 }
 
-/* Metrics of a second, and the true time as an event of the program's. */
+/* Records the metrics of a second, and the true time as an event of the program. */
 static void metrics(struct trace *t, int64_t at) {
     uint64_t ts = mono(t, at), n = (uint64_t)((at - t->story->begin) / SECOND);
     struct writer_value cpu[TRACE_cpu_NFIELDS] = {u(ts),      u(n * 900000), u(n * 50000), u(8),
@@ -263,7 +263,7 @@ static void metrics(struct trace *t, int64_t at) {
     out_put(&t->out, TRACE_event_value, ts, value);
 }
 
-/* What is due before `until`, while the rank is in `phase`. A machine that sleeps does nothing. */
+/* Records everything that is due before `until`, while the rank is in `phase`. A machine that sleeps records nothing. */
 static void up_to(struct trace *t, int64_t until, enum phase phase) {
     for (;;) {
         int64_t at = t->sample < t->metric ? t->sample : t->metric;
@@ -318,7 +318,7 @@ static void put(struct events *e, unsigned kind, uint64_t arg, uint64_t at) {
     e->last = at > e->last ? at : e->last;
 }
 
-/* A step's module calls, from its spans: forward and backward are shared out evenly among the layers. */
+/* Records a step's module calls, made of its spans: the times of forward and backward are divided evenly among the layers. */
 static void torch_step(struct trace *t, const struct span_of *s, size_t n, uint32_t step) {
     struct events e = {.p = e.bytes, .last = mono(t, s[0].begin)};
     int64_t part[PHASES][2];

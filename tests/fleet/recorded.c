@@ -8,7 +8,7 @@
 
 struct recorded recorded;
 
-/* Room for one more of an array that doubles. */
+/* Makes room for one more element of an array that doubles its size. */
 static void *more(void *p, size_t n, size_t size) {
     if (n & (n - 1) || (n && n < 64))
         return p;
@@ -33,7 +33,7 @@ static uint64_t *list(struct trace_value v, size_t *n) {
     return p;
 }
 
-/* What the main thread was about, by the functions of its stack. */
+/* Returns what the main thread was doing, judged by the functions on its stack. */
 static enum phase phase_of(const struct recorded_stack *s) {
     static const struct {
         const char *name;
@@ -119,7 +119,7 @@ static int take(const struct trace_value *v, int type, const struct dict *d) {
     return 0;
 }
 
-/* Ids are 1, 2, ... in an epoch, so an entry's index is its id - 1: of the first epoch alone. */
+/* Reads the first epoch only. Ids are 1, 2, ... in an epoch, so an entry's index is its id - 1. */
 int recorded_load(const char *path) {
     const uint64_t want = 1ull << TRACE_frame | 1ull << TRACE_stack | 1ull << TRACE_module |
                           1ull << TRACE_process | 1ull << TRACE_sample;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A synchronous training, rank by rank and collective by collective: each rank has a time of its own, work takes it on, a
- * collective brings its group to the time of the last that came plus what the network takes, to each with a jitter of its own.
+ * Simulates synchronous training, rank by rank and collective by collective. Each rank has a time of its own, which its work advances. A
+ * collective sets the times of its group to that of the last rank that came, plus what the network takes, with another jitter for each.
  */
 #include <errno.h>
 #include <math.h>
@@ -81,12 +81,12 @@ static struct story *story(struct job *j, unsigned r) {
     return r >= j->first && r < j->first + j->n ? &j->story[r - j->first] : NULL;
 }
 
-/* When this rank is killed, in this run. */
+/* Returns when this rank is killed, in this run. */
 static int64_t killed_at(const struct job *j, unsigned r) {
     return (int)r == opt.kill && j->run == 0 ? (int64_t)(opt.kill_at * 1e9) : NEVER;
 }
 
-/* It dies at the end of what it has done so far. */
+/* Lets the rank die at the end of what it has done so far. */
 static void die(struct job *j, unsigned r, int64_t at) {
     struct story *y = story(j, r);
 
@@ -133,7 +133,7 @@ static int64_t jitter(const struct job *j, unsigned r, unsigned what) {
     return (int64_t)(us * 1000);
 }
 
-/* Whoever comes to a collective that can never be: waits for ever, or learns that somebody is gone. */
+/* A rank that comes to a collective that cannot complete either waits for ever or learns that another one is gone. */
 static void wait_in_vain(struct job *j, unsigned r, struct span_of s, int64_t gone) {
     struct story *y = story(j, r);
 
@@ -163,7 +163,7 @@ static void wait_in_vain(struct job *j, unsigned r, struct span_of s, int64_t go
     }
 }
 
-/* One collective of rank r's group. what: tells the collectives of a step apart. */
+/* One collective of rank r0's group. what: distinguishes the collectives of a step. */
 static void collective(struct job *j, enum group g, unsigned r0, enum op op, uint32_t bytes,
                        unsigned what) {
     unsigned size = size_of_group(g);
@@ -223,7 +223,7 @@ static void collective(struct job *j, enum group g, unsigned r0, enum op op, uin
         j->now[member_of(g, r0, k)] = j->enter[k];
 }
 
-/* The same of all groups of a sort; stage: of the pipeline, -1 all. */
+/* The same for all groups of a kind. stage: the groups of this stage of the pipeline; -1: of all. */
 static void collectives(struct job *j, enum group g, int stage, enum op op, uint32_t bytes,
                         unsigned what) {
     if (!has_group(g))
@@ -342,7 +342,7 @@ int timeline(unsigned run, int64_t start, unsigned first, unsigned n, struct sto
         one_step(&j);
         err = j.err;
     }
-    /* What still waits is killed in the end, by the scheduler. */
+    /* At the end the scheduler kills all ranks that still wait. */
     for (unsigned i = 0; !err && i < n; i++) {
         struct story *y = &s[i];
         if (y->end != NEVER)

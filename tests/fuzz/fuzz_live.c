@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_live - a live file that somebody has planted, or changes while it is read, through all that reads one: the list, a
- * client of the mailbox, and whoever finishes a dead process's trace.
+ * fuzz_live - gives a live file that somebody has planted, or changes while it is read, to everything that reads live files: the list, a
+ * client of the mailbox, and the code that finishes a dead process's trace.
  *
- *     fuzz_live ROUNDS SEED     damages a file in all ways, half of the time while it is being read; exit code 0, it crashed, or
+ *     fuzz_live ROUNDS SEED     damages a file in all ways, half of the time while it is being read; exit code 0, a crash, or
  *                               77: it may not change its root directory
  *
- * Whoever finishes a trace makes the file that the live file names, and damage changes that name: all of it happens below a root
- * directory of its own, which is removed. (libFuzzer's main has none: `chroot` for it by hand.)
+ * Finishing a trace creates the file that the live file names, and damage changes that name. So everything happens below a root directory
+ * of its own, which is removed at the end. (With libFuzzer's main, use `chroot` by hand.)
  *
  * An input is a list of patches, 12 bytes each: where (u32, modulo the file's length) and what (u64), over the file of a
  * process that died with records in its rings. An offset beyond RESIZE cuts the file there instead. With clang
@@ -62,7 +62,7 @@ static void put(const char *path, const uint8_t *p, size_t n) {
     close(fd);
 }
 
-/* A process that has written a little, has more in its rings, and is gone. */
+/* A process that has written a little, has more records in its rings, and dies. */
 static void die(int path_to) {
     struct writer_options o = {
         .trace_path = victim.trace, .run_dir = victim.dir, .nrings = 3, .ring_size = 4096};
@@ -139,7 +139,7 @@ static void patch(const uint8_t *p) {
     close(fd);
 }
 
-/* What the tools do. Whatever they find, they come back. */
+/* Calls everything that the tools call. Whatever the files contain, these functions must return. */
 static void read_all(void) {
     static struct writer_finished done;
     struct live *l;
@@ -176,7 +176,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 static unsigned seed;
 
-/* A patch where it hurts: the geometry, a ring's head, its records, or the length of the file. */
+/* Chooses a patch of an important place: the geometry, a ring's head, its records, or the length of the file. */
 static void choose(uint8_t p[PATCH], unsigned *s) {
     static const uint64_t values[] = {0,        1,          7,          64,        4096,
                                       1u << 31, UINT32_MAX, 1ull << 40, UINT64_MAX};
@@ -211,7 +211,7 @@ static void choose(uint8_t p[PATCH], unsigned *s) {
 
 static int reading; /* (a) */
 
-/* The owner, while somebody reads. */
+/* Acts as the file's owner, who changes it while it is read. */
 static void *change(void *unused) {
     unsigned s = seed * 7919 + 1;
     uint8_t p[PATCH];
@@ -269,8 +269,8 @@ static int remove_tree(const char *dir) {
     return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* With /proc, which the readers of live files and the leak checker need. Root may do so; others where they can be somebody in a
- * user namespace of their own. */
+/* Makes `dir` the root directory, with /proc in it, which the readers of live files and the leak checker need. Root may do that; other users
+ * only where they can have a user namespace of their own. */
 static int confine(const char *dir) {
     char map[64], proc[64];
     unsigned uid = geteuid();

@@ -66,7 +66,7 @@ static int load(const char *path) {
             return -1;
     }
     fclose(f);
-    /* One piece for memory that hangs together, so that reading at any place in it works. */
+    /* Joins pieces of adjacent memory into one, so that reading works at any place in it. */
     qsort(pieces, n_pieces, sizeof *pieces, by_address);
     for (size_t i = 0; i < n_pieces; i++) {
         struct piece *p = &pieces[i], *last = kept > 0 ? &pieces[kept - 1] : NULL;
@@ -86,7 +86,7 @@ static int load(const char *path) {
     return 0;
 }
 
-/* Swaps a word for an address that exists, for one near it, for a number of any size, or flips bits of it. */
+/* Replaces a word by an address that exists, an address near it, or a number of any size, or flips bits of it. */
 static void spoil(uint8_t *buf, size_t n) {
     uint64_t word = pieces[rnd() % n_pieces].addr;
 

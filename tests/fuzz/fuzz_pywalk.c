@@ -75,7 +75,7 @@ static int load(const char *path) {
     return 0;
 }
 
-/* Swaps a word for an address that exists, or for one near it, or flips bits of it. */
+/* Replaces a word by an address that exists or an address near it, or flips bits of it. */
 static void spoil(uint8_t *buf, size_t n) {
     uint64_t other = pieces[rnd() % n_pieces].addr, at;
 
@@ -98,7 +98,7 @@ static int replay(void *ctx, uint64_t addr, void *buf, size_t n) {
     }
     if (damage != 0 && rnd() % (damage * 8) == 0)
         return -EFAULT;
-    /* The last piece that begins at or before it, and those before that may reach as far. */
+    /* Looks at the last piece that begins at or before the address, and at those before it that may reach as far. */
     size_t low = 0, high = n_pieces;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -150,7 +150,7 @@ static void look_at_image(void) {
         count(pywalk_find_image((struct pywalk_mem){replay, NULL}, image, &found));
 }
 
-/* One look at everything; returns the number of frames whose line and name could be told. */
+/* Looks at everything once. Returns the number of frames whose line and name could be read. */
 static int look(void) {
     static struct pywalk_thread threads[64];
     static struct pywalk_frame frames[MAX_FRAMES];

@@ -83,7 +83,7 @@ static void read_everything(const uint8_t *p, size_t n) {
     reader_close(r);
 }
 
-/* 'R', kind, then the rows. */
+/* Wraps the rows of an input: 'R', the kind, then the rows. */
 static void wrap_rows(const uint8_t *data, size_t size) {
     size_t body = size - 2, n = TRACE_BLOCK_HEADER + body, cap = ZSTD_compressBound(n);
     uint8_t *raw = malloc(n), *out = malloc(TRACE_HINT_SIZE + cap);

@@ -3,9 +3,9 @@
  * die_in_call.c - what becomes of a process when its injector is killed while one of its threads runs a call of ours
  * (gdbplugin/call.h).
  *
- *     die_in_call PID USEC      its first thread is made to call usleep(200000); we are killed after USEC
+ *     die_in_call PID USEC      a child makes its first thread call usleep(200000), and is killed after USEC
  *
- * Prints nothing. Exits 0 when the call was under way and its maker has been killed; 1 else.
+ * Prints nothing. Exits with 0 if the child was killed during the call, otherwise with 1.
  */
 #include <errno.h>
 #include <signal.h>

@@ -43,7 +43,7 @@ struct stream {
     int capturing;
 };
 
-/* What the tests ask for; the names are known to test_torch_cuda.py. */
+/* Counters that the tests ask for, under names that test_torch_cuda.py knows. */
 static struct counters {
     uint64_t contexts, records, queries, elapsed, made, waits, captured, in_child, wrong_context,
         unrelaxed, spent_ns, errors, not_ready;
@@ -72,7 +72,7 @@ static uint64_t gpu_now(void) {
     return (held ? held : now()) - __atomic_load_n(&stood, __ATOMIC_RELAXED);
 }
 
-/* Every call of the driver: a child's, a failing one, and what it costs. */
+/* Counts a call of the driver, also one in a child or one that fails, and takes the time that it costs. */
 static int called(void) {
     uint64_t from = now();
     if (owner && owner != getpid())
@@ -104,7 +104,7 @@ API(void) fake_cost(int ns);
 API(void) fake_counters(struct counters *out);
 API(void) fake_wait(void);
 
-/* The thread gets a context, as by its first use of torch.cuda. -1: none. */
+/* Gives the thread a context, as its first use of torch.cuda does. -1: none. */
 void fake_context(int device) {
     context = device;
     owner = getpid();
@@ -126,7 +126,7 @@ void fake_launch_on(int stream, uint64_t ns) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The GPU does nothing until it is let go. Who asks for its time between the two stores is told one that was. */
+/* Stops the GPU until it is released. A thread that reads the time between the two stores gets an earlier time. */
 void fake_hold(int on) {
     pthread_mutex_lock(&lock);
     if (on) {
@@ -138,13 +138,13 @@ void fake_hold(int on) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The thread's current stream is captured into a graph from now on, in the global mode. */
+/* From now on, captures the thread's current stream into a graph, in the global mode. */
 void fake_capture(int on) {
     streams[context * 8 + stream_number].capturing = on;
     capturing_all = on;
 }
 
-/* The driver's calls fail with this code, `after` so many. */
+/* From now on the driver's calls fail with this code, after `after` more calls. */
 void fake_error(int code, int after) {
     error_after = after;
     error_code = code;
@@ -158,7 +158,7 @@ void fake_counters(struct counters *out) {
     *out = n;
 }
 
-/* What the program may do itself: until the GPU has done all. */
+/* For the program itself: waits until the GPU has finished everything. */
 void fake_wait(void) {
     uint64_t until = 0;
     for (int i = 0; i < STREAMS; i++)
@@ -208,7 +208,7 @@ int cuStreamCreate(void **stream, unsigned flags) {
     return called();
 }
 
-/* Forbidden while anybody captures in the global mode, except in the relaxed one: the capture would be lost. */
+/* Such a call is forbidden while any thread captures in the global mode, because the capture would be lost; except in the relaxed mode. */
 static int unsafe(void) {
     if (!capturing_all || mode == RELAXED)
         return 0;

@@ -24,7 +24,7 @@ static void (*give)(int stream, uint64_t ns);
 static uint64_t lasts;
 static int depth, waiting, streams[MOST];
 
-/* launch: fake_cuda's; each kernel takes ns. */
+/* launch: that of fake_cuda.c; each kernel takes ns. */
 void fake_nccl(void (*launch)(int stream, uint64_t ns), uint64_t ns) {
     give = launch;
     lasts = ns;
@@ -42,7 +42,7 @@ int ncclGroupEnd(void) {
     return 0;
 }
 
-/* What is in flight ends, with nothing done: for the GPU it is over as any other. The test lets the stream go on. */
+/* Ends what is in flight without doing anything: for the GPU it is over, as any other operation. The test releases the stream. */
 int ncclCommAbort(void *comm) {
     (void)comm;
     return 0;
@@ -106,7 +106,7 @@ uint64_t count_of(struct group *self) {
 __attribute__((visibility("default"))) void *table[3] = {NULL, NULL, (void *)allreduce};
 static struct group group = {table + 2, 0};
 
-/* The call of the virtual function, of so many of NCCL's. */
+/* Calls the virtual function, which makes so many calls of NCCL. */
 void fake_all_reduce(int stream, int parts) {
     struct vector none = {NULL, NULL, NULL};
     struct options options = {stream, parts};
@@ -115,7 +115,7 @@ void fake_all_reduce(int stream, int parts) {
     call(&work, &group, &none, &options);
 }
 
-/* As torch's coalescing manager: operations meanwhile begin when it ends. */
+/* Like torch's coalescing manager: operations that are called meanwhile begin when the group ends. */
 void fake_group(int on) {
     if (on)
         ncclGroupStart();
@@ -123,12 +123,12 @@ void fake_group(int on) {
         ncclGroupEnd();
 }
 
-/* Collectives that were called before. */
+/* Sets the number of collectives that were called before. */
 void fake_count(uint64_t count) {
     group.count = count;
 }
 
-/* Of the calls from now on. */
+/* Sets the communicator of the calls from now on. */
 void fake_communicator(uint64_t which) {
     communicator = which;
 }

@@ -12,7 +12,7 @@
 
 #include "agent/pywalk/find.h"
 
-/* Our glibc's offset of the kernel's thread id, if it is one of the target's there. */
+/* Sets our own glibc's offset of the kernel's thread id in the layout, if it holds for one of the target's threads. */
 static inline void confirm_tids(pid_t pid, struct pywalk_mem mem, struct pywalk_found *found) {
     struct pywalk_thread threads[64];
     struct pywalk pw;
@@ -31,7 +31,7 @@ static inline void confirm_tids(pid_t pid, struct pywalk_mem mem, struct pywalk_
     found->target.pthread_tid_off = 0;
 }
 
-/* A libpython first: a program's own symbols may be a part of it. */
+/* Tries a libpython first, because a program's own symbols may be only a part of Python's. */
 static inline int find_python(pid_t pid, struct pywalk_found *found) {
     struct pywalk_mem mem = pywalk_process(pid);
     char name[64], line[4400], path[4200];

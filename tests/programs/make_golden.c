@@ -175,7 +175,7 @@ static void basic(const char *dir) {
     check(writer_close(w, "exit"), "close");
 }
 
-/* A process that was killed: losses, records that were still in rings, `end` by writer_finish(). */
+/* A killed process: losses, records that were still in rings, and an `end` written by writer_finish(). */
 static void killed(const char *dir) {
     char live[4096];
     int fds[2];
@@ -243,7 +243,7 @@ static void put_schema(void) {
     put_block(&b[0], 0);
 }
 
-/* Three epochs, the second one's blocks before and behind the third's first. */
+/* Three epochs; blocks of the second one come before and after the third one's first block. */
 static void epochs(void) {
     const uint32_t order[] = {0, 1, 2, 1};
     put_schema();
@@ -329,7 +329,7 @@ static void future(void) {
     put_block(&b[0], 0);
 }
 
-/* What was found out after the end: behind `end` and a seek table another schema, names of native code in an epoch of their own, a cause. */
+/* What was found out after the end: behind `end` and a seek table come another schema, names of native code in an epoch of their own, and a cause. */
 static void complete(void) {
     static const struct {
         uint64_t file, address, name, source, line, flags;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A shared object (ctypes loads it) with code that unwinders get wrong: machine code without call frame
- * information that keeps garbage in rbp, the same on a small stack of its own, and in memory that no file backs.
+ * A shared object, loaded by ctypes, with code that unwinders get wrong: machine code without call frame information that keeps garbage in
+ * rbp, the same code on a small stack of its own, and the same code in memory that no file backs.
  */
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* No .cfi_ directives: the assembler makes no FDE for these. */
+/* There are no .cfi_ directives, so the assembler makes no FDE for these functions. */
 __asm__(".text\n"
         ".globl spin_without_cfi\n"
         ".type spin_without_cfi, @function\n"
@@ -43,7 +43,7 @@ void spin_without_cfi(long n);
 void spin_on_stack(long n, void *stack);
 
 void spin_on_small_stack(long n) {
-    /* As small as a signal and its handler can be borne on any CPU: 16 KiB and the kernel's frame. */
+    /* As small as a stack can be to hold a signal and its handler on any CPU: 16 KiB and the kernel's frame. */
     static __thread char stack[32 << 10] __attribute__((aligned(64)));
     spin_on_stack(n, stack + sizeof stack);
 }

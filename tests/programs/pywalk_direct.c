@@ -23,13 +23,13 @@ static struct pywalk_frame frames[MAX];
 static uint64_t own; /* the sampled thread's state */
 static timer_t timer;
 
-/* What the handler counts; read by Python after direct_stop. */
+/* What the handler counts; Python reads it after direct_stop(). */
 static struct stats {
     uint64_t samples, good, empty, cut, torn, fault, mixed, base;
     uint64_t chain_a, chain_b; /* samples in which a frame of that chain was seen */
 } stats;
 
-/* Sorted out by code object: which chain it belongs to. */
+/* Code objects by the chain that they belong to. */
 static uint64_t chain_codes[2][16], base_code;
 
 static uint64_t own_tstate(void) {
@@ -53,7 +53,7 @@ EXPORT int direct_open(uint32_t version, uint64_t runtime, uint64_t head, uint64
     return rc;
 }
 
-/* The stack as lines "name\tfile\tline\n", from both ways of reading, which must agree. */
+/* Writes the stack as lines "name\tfile\tline\n". It is read in both ways, which must agree. */
 EXPORT int direct_stack(char *buf, size_t size) {
     static struct pywalk_frame again[MAX];
     static struct pywalk_code code;
@@ -81,7 +81,7 @@ static double now(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* ns a walk, the best of 30 rounds: direct; with the frames' identities; by process_vm_readv. */
+/* Measures the ns of a walk, as the best of 30 rounds: read directly; with the frames' identities; by process_vm_readv. */
 EXPORT int direct_time(int loops, double ns[3]) {
     uint64_t tstate = own_tstate(), h = 0, sum = 0;
     int cut, n = 0;
@@ -138,7 +138,7 @@ static void on_timer(int sig) {
     errno = saved;
 }
 
-/* chains: 2 x 16 ids of code objects, 0 = none; base: the module's. */
+/* chains: 2 x 16 ids of code objects, 0 for none; base: the module's code object. */
 EXPORT int direct_start(long period_ns, const uint64_t *chains, uint64_t base) {
     struct sigaction sa = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
     struct sigevent ev = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMAX - 1};

@@ -22,7 +22,7 @@
 #define MAX_THREADS 256
 #define MAX_FRAMES  20000
 
-/* Attaches to all threads, also those that appear meanwhile; returns how many, or -1. */
+/* Attaches to all threads, also to those that are created meanwhile. Returns how many, or -1. */
 static int stop_all(pid_t pid) {
     static pid_t seen[1024];
     int n = 0, added;
@@ -127,7 +127,7 @@ static int dump_tasks(const struct pywalk *pw) {
     return 0;
 }
 
-/* What the fuzzer will look at, besides the threads. */
+/* Reads, for the record, what the fuzzer will look at besides the threads. */
 static void record_tasks(const struct pywalk *pw) {
     static struct pywalk_task tasks[200];
     static struct pywalk_frame frames[1000];
@@ -251,7 +251,7 @@ int main(int argc, char **argv) {
     }
     if (path != NULL) {
         record = fopen(path, "wb");
-        /* Before 3.11 the version is looked for in all of it: that would be most of the file. */
+        /* Before 3.11 the version is searched for in the whole image, which would be most of the recorded file. */
         uint64_t image = found.target.version >= 0x030b0000 ? found.image : 0;
         struct pywalk_found again;
         if (record == NULL || fwrite(&found.target, sizeof found.target, 1, record) != 1 ||
@@ -260,7 +260,7 @@ int main(int argc, char **argv) {
         if (image != 0)
             pywalk_find_image((struct pywalk_mem){read_target, NULL}, image, &again);
     }
-    /* Recording takes a callback of its own; without it the one that reads in batches is tested. */
+    /* Recording needs a callback of its own; without recording, the callback that reads in batches is tested. */
     rc = pywalk_init(&pw,
                      record != NULL
                          ? (struct pywalk_mem){read_target, NULL}

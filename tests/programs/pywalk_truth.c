@@ -112,7 +112,7 @@ static uint64_t used_ns(clockid_t clock) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Until the program has run for some random microseconds more: on a busy machine it may stand still by itself. */
+/* Waits until the program has run for some more random microseconds: on a busy machine it may stand still by itself. */
 static void let_run(clockid_t clock) {
     static uint64_t rng = 88172645463325252u, last;
     struct timespec t = {0, 20000};

@@ -12,7 +12,8 @@ static unsigned char want[32][64], got[32][64];
 
 /*
  * Keeps values in all vector registers that there are, in a callee-clobbered integer register, in the red zone and under the
- * stack pointer for a while, without any call; says whether the latter are as they were, and leaves the former in `got`.
+ * stack pointer for a while, without any call; returns whether the red zone and the memory under the stack pointer are
+ * unchanged, and leaves the registers in `got`.
  */
 #define SIXTEEN         "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15"
 #define MORE            SIXTEEN ",16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31"

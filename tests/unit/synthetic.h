@@ -6,7 +6,7 @@
  *     struct synthetic s = {.samples = 1000, .threads = 3, .stacks = 50, .depth = 12};
  *     int err = synthetic_trace("/tmp/x/a.zst", "/tmp/x", &s);    // run_dir: where the live file goes
  *
- * A day in the life of a made-up process: `threads` threads with names, each sampled every
+ * The trace is of a fictitious process: `threads` threads with names, each sampled every
  * `period_ns`, over `stacks` distinct stacks; a clock anchor at both ends, config, one metrics record of each kind for
  * every 1000 samples. The clock is SYNTHETIC_REAL at monotonic SYNTHETIC_MONO. Deterministic.
  */
@@ -91,7 +91,7 @@ static inline void synthetic_thread(struct writer *w, unsigned i) {
     writer_emit(w, TRACE_thread, v);
 }
 
-/* Stack k: root, then functions chosen so that stacks share their outer half. Each frame an entry. */
+/* Defines stack k: root, then functions chosen so that stacks share their outer half. Each frame is an entry frame. */
 static inline void synthetic_dictionary(struct writer *w, const struct synthetic *s) {
     unsigned depth = s->depth ? s->depth : 8, stacks = s->stacks ? s->stacks : 10;
     char name[32], file[32];
@@ -146,7 +146,7 @@ static inline void synthetic_metrics(struct writer *w, uint64_t ts, uint64_t i) 
     writer_emit(w, TRACE_network, net);
 }
 
-/* What there is another of for each sample of synthetic_many(). */
+/* What each sample of synthetic_many() has a new one of. */
 enum synthetic_many { SYNTHETIC_FUNCTIONS, SYNTHETIC_THREADS, SYNTHETIC_STACKS, SYNTHETIC_NAMES };
 
 static inline void synthetic_frame(struct writer *w, uint64_t key, const char *name,
@@ -159,7 +159,7 @@ static inline void synthetic_frame(struct writer *w, uint64_t key, const char *n
     writer_emit(w, TRACE_frame, v);
 }
 
-/* Before 3.11: a function's plain name and its qualified one. */
+/* For Python before 3.11: records a function's plain name and its qualified one. */
 static inline void synthetic_code_name(struct writer *w, uint64_t key, const char *name,
                                        uint64_t firstline) {
     char full[64];
@@ -186,8 +186,8 @@ static inline void synthetic_named_thread(struct writer *w, uint64_t ts, uint64_
     writer_emit(w, TRACE_thread, v);
 }
 
-/* A process that goes on making what a converter has to tell apart: n samples, each with another function, thread, stack
- * of 25 frames or function of which a qualified name is known. 0 or -errno. */
+/* Writes the trace of a process that keeps making new things that a converter has to tell apart: n samples, each with another function, thread,
+ * stack of 25 frames, or function whose qualified name is known. Returns 0 or -errno. */
 static inline int synthetic_many(const char *path, const char *run_dir, enum synthetic_many what,
                                  uint64_t n) {
     const unsigned depth = what == SYNTHETIC_STACKS ? 25 : 1;
@@ -240,7 +240,7 @@ static inline int synthetic_many(const char *path, const char *run_dir, enum syn
     return writer_close(w, "exit");
 }
 
-/* 0 or -errno. */
+/* Returns 0 or -errno. */
 static inline int synthetic_trace(const char *path, const char *run_dir,
                                   const struct synthetic *s) {
     unsigned threads = s->threads ? s->threads : 1, stacks = s->stacks ? s->stacks : 10;

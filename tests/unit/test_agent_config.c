@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's settings and trace names: strict values, the text before the environment, every name in turn. */
+/* The agent's settings and trace names: values are checked strictly, the text has priority over the environment, and names are tried one after
+ * the other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 #include "agent/core/config.c"
 #include "agent/core/settings.c"
 
-/* What settings.c calls: the changes that were recorded. */
+/* settings.c calls this; it collects the changes that were recorded. */
 static char recorded[4096];
 
 int writer_emit(struct writer *w, unsigned type, const struct writer_value *v) {
@@ -62,7 +63,7 @@ static void defaults_environment_text(void **state) {
     unsetenv("PROBING_SESSION");
 }
 
-/* A value that may be meant otherwise is used, with a word; a root as directory; an environment that says it is of a run. */
+/* A value that may be a mistake is used, with a message; the root directory as a folder; an environment that says which run it belongs to. */
 static void words_and_names(void **state) {
     struct agent_config c;
     (void)state;
@@ -83,7 +84,7 @@ static void words_and_names(void **state) {
     unsetenv("PROBING_RUN");
 }
 
-/* Every variable is found, wherever it stands, and none that only begins like it; also one that begins at the end of a page. */
+/* Every variable is found, wherever it is, and none that only begins with its name; also a variable at the end of a page. */
 static void any_environment(void **state) {
     char name[32], value[64], buf[64];
     (void)state;
@@ -129,7 +130,7 @@ static void changes(void **state) {
     settings_apply(NULL, 0);
     assert_int_equal(told, 1);
     assert_string_equal(recorded, "probing.sample_rate=0.05\nprobing.native=0\n");
-    /* The value it has already is no change. */
+    /* Setting the current value again is no change. */
     assert_int_equal(settings_set("sample_rate", "0.050", why, sizeof why), 0);
     settings_apply(NULL, 0);
     assert_int_equal(told, 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/sampler/backoff.h: each tick is stood for once, whatever comes between; who works by the clock is seen as often as it works. */
+/* agent/sampler/backoff.h: each tick is counted exactly once, whatever comes between; and a thread that works at fixed times is seen as often as
+ * it works. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,7 @@ static uint64_t next_random(void) {
     return x >> 8;
 }
 
-/* Ticks that come late, in spans and one by one; a thread that is found asleep or not by chance, or is to be looked at now. */
+/* Ticks that come late, in groups or alone; a thread that is found asleep or awake by chance, or must be looked at now. */
 static void test_each_tick_once(void **state) {
     uint64_t begin = 1000 * MS, next = begin, stood = 0, looks = 0, ticks = 0;
     struct backoff r = {0};
@@ -53,7 +54,7 @@ static void test_each_tick_once(void **state) {
     assert_true(looks > 10000 && stood + 40 >= ticks && stood <= ticks + 40);
 }
 
-/* Asleep for `asleep` ticks and awake for `awake`, over and over: the share of the ticks that find it awake. */
+/* A thread that sleeps for `asleep` ticks and is awake for `awake`, again and again. Returns the share of the ticks that find it awake. */
 static double seen_awake(unsigned asleep, unsigned awake, uint64_t *looks) {
     struct backoff r = {0};
     uint64_t found = 0, all = 0;

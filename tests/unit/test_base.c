@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What several folders share: writer/map.h, writer/sys.h, agent/base/memory.h and loaded.h. */
+/* Code that several folders share: writer/map.h, writer/sys.h, agent/base/memory.h and loaded.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -201,7 +201,7 @@ static int byte_of(struct pywalk_pages *p, const char *at) {
     return pywalk_pages_read(p, (uint64_t)(uintptr_t)at, &c, 1) ? -1 : c;
 }
 
-/* What was used of the pages is there anew without a read of its own; what was not used, or lies behind one that is gone, is not. */
+/* Pages that were used are filled again without a read for each of them; pages that were not used, or lie behind one that is gone, are not. */
 static void pages_again(void **state) {
     enum { N = 8 };
     static struct pywalk_page page[2 * N]; /* of so many each has its own place */
@@ -298,7 +298,7 @@ static void by_names(void **state) {
     assert_null(dlerror());
 }
 
-/* Whether the kernel may write there: read() into it. */
+/* Returns whether the kernel may write there, by reading a file into it. */
 static int writable(void *at) {
     int fd[2];
     char byte = 1;
@@ -310,7 +310,7 @@ static int writable(void *at) {
     return rc;
 }
 
-/* Also at the first place of a mapping; its protection is as it was. */
+/* Also at the first address of a mapping, whose protection must not change. */
 static void pointers_replaced(void **state) {
     int mode[] = {PROT_READ, PROT_READ | PROT_WRITE};
     (void)state;
@@ -326,7 +326,7 @@ static void pointers_replaced(void **state) {
     }
 }
 
-/* Up to the end of what is mapped, over a border of pages, and no further than the buffer goes. */
+/* Texts up to the end of a mapping, across a page border, and no longer than the buffer. */
 static void texts_of_the_loader(void **state) {
     char *two = mmap(NULL, 3 * MEMORY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                      0),
@@ -349,7 +349,7 @@ static void texts_of_the_loader(void **state) {
     munmap(two, 2 * MEMORY_PAGE);
 }
 
-/* The entry through which this program calls a function, and no other one. */
+/* Finds the entry through which this program calls a function, and no other entry. */
 static void imports(void **state) {
     void *self = dlopen(NULL, RTLD_LAZY), *original = dlsym(RTLD_DEFAULT, "munmap");
     void **entry = loaded_import(self, "munmap", original);

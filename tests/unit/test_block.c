@@ -11,7 +11,7 @@
 
 #include "traces/block.h"
 
-/* As the polynomial says it, a bit at a time. */
+/* Computes the CRC bit by bit, by its polynomial. */
 static uint32_t plain_crc(const uint8_t *p, size_t n) {
     uint32_t crc = ~0u;
 
@@ -50,7 +50,7 @@ static void test_header(void **state) {
                                       .types = 1u << 16,
                                       .lost = {1, 2, 3, 4, 5, 6, 7, UINT64_MAX}};
     trace_block_header_put(buf, &h);
-    /* Bytes, so that the format cannot move unseen. */
+    /* Compares bytes, so that the format cannot change unnoticed. */
     assert_memory_equal(buf, "\x89PRB\r\n\x1a\n\x01\x00\x78\x00\x02\x01\x00\x00", 16);
     assert_memory_equal(buf + 16, "\x03\0\0\0\x04\x03\x02\x01\x05\0\0\0\x2c\x01\0\0", 16);
     assert_memory_equal(buf + 32, "\x88\x77\x66\x55\x44\x33\x22\x11", 8);
@@ -113,7 +113,7 @@ static void test_hint(void **state) {
     }
 }
 
-/* What FORMAT.md gives each number: n bytes at a place, the lowest first, and no byte of others. */
+/* Checks the bytes that FORMAT.md gives to a number: n bytes at `at`, lowest first, and no other byte. */
 static void expect(uint8_t *buf, size_t at, size_t n, uint64_t value) {
     for (size_t i = 0; i < n; i++)
         assert_int_equal(buf[at + i], value >> 8 * i & 255);

@@ -39,7 +39,7 @@ static int teardown(void **state) {
     return system(cmd);
 }
 
-/* A child, born when this returns; it does what it is to do once `go` is closed. */
+/* Forks a child, which is born when this returns, and does its act when `go` is closed. */
 static pid_t child(enum act act, int *go) {
     int born[2], wait[2];
     char byte;
@@ -95,7 +95,7 @@ static void add_up(void *unused, const struct trace_block_header *h, int type,
             sums[i].u += v[i].u;
 }
 
-/* The end of the recording: what its trace says of its children. */
+/* Ends the recording, and checks what its trace says of its children. */
 static void finish(uint64_t ended, uint64_t failed, uint64_t gone) {
     children_round(w, UINT64_MAX);
     assert_null(own);
@@ -126,7 +126,7 @@ static void each_by_its_end(void **state) {
     assert_in_range(sums[TRACE_children_lived].u, 1, most);
 }
 
-/* One that was stopped for so long that it was given up counts as gone no more than once, whatever it does then. */
+/* A child that was stopped for so long that it was given up counts as gone once at most, whatever it does afterwards. */
 static void given_up(void **state) {
     int go;
     pid_t pid = child(ENDS, &go);
@@ -171,14 +171,14 @@ static void more_than_there_are_places(void **state) {
     finish(YOUNG + 20, 0, 0);
 }
 
-/* The child of one that waits itself counts in the page that this one is in. */
+/* A waiting child's own child is counted in the page that the waiting child is in. */
 static void grandchildren(void **state) {
     (void)state;
     run(HAS_A_CHILD);
     finish(2, 0, 0);
 }
 
-/* What is less than a tick is carried on. */
+/* Fractions of a tick are carried over. */
 static void ticks(void **state) {
     (void)state;
     for (unsigned i = 0; i < 10; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/clock_fit.h: clocks whose truth is known, seen through a network: offset, drift, outliers, swings, jumps. */
+/* converter/clock_fit.h with clocks whose true times are known, seen through a network: offset, drift, outliers, swings and jumps. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 static uint64_t seed, job; /* another job: other noise */
 
-/* 0 <= x < 1, the same ones in each run. */
+/* Returns 0 <= x < 1; the sequence is the same in each run. */
 static double uniform(void) {
     seed ^= seed << 13;
     seed ^= seed >> 7;
@@ -43,7 +43,7 @@ static double at(const struct truth *t, double x) {
     return d;
 }
 
-/* n points from `from` seconds on, `apart` seconds from each other, give or take a half. */
+/* Makes n points from `from` seconds on, `apart` seconds from each other, give or take half of that. */
 static size_t see(const struct truth *t, struct clock_point *p, size_t n, double from,
                   double apart) {
     seed = 88172645463325252u + job * 0x9e3779b97f4a7c15u;
@@ -57,7 +57,7 @@ static size_t see(const struct truth *t, struct clock_point *p, size_t n, double
     return n;
 }
 
-/* The largest error of the fit from x0 to x1 seconds, but within `around` seconds of a jump. */
+/* Returns the largest error of the fit from x0 to x1 seconds, not counting the `around` seconds before and after a jump. */
 static double worst(const struct clock_fit *f, const struct truth *t, double x0, double x1,
                     double around) {
     double most = 0;
@@ -97,9 +97,9 @@ static void test_drift_behind_noise_and_outliers(void **state) {
         struct truth t = {.offset = 1.25 * S, .drift = drifts[i], .noise = 20e3, .outliers = 0.1};
         struct clock_fit f;
         assert_int_equal(clock_fit(&f, p, see(&t, p, 3000, 100, 0.2), NULL, 0), 0);
-        /* An outlier counts as one point that is late: a tenth of them moves a median of even noise by a tenth of its width. A
-         * bin's median has its error besides, of which the fit's own uncertainty is two, and three where the line goes on beyond
-         * the last; the worst of 60 bins may have four. */
+        /* An outlier counts as one point that is late: a tenth of outliers moves a median of even noise by a tenth of its width. A bin's median
+         * has an error of its own, of which the fit's stated uncertainty is two, or three where the line continues beyond the last bin; the
+         * worst of 60 bins may have four. */
         double most = 0.11 * t.noise + 1.4 * f.uncertainty;
         assert_true(worst(&f, &t, 100, 700, 0) < most);
         assert_true(f.uncertainty > 0 && f.uncertainty < t.noise);
@@ -179,8 +179,8 @@ static void test_an_oscillator_that_swings(void **state) {
     struct clock_fit f;
 
     assert_int_equal(clock_fit(&f, p, see(&t, p, 4000, 100, 0.25), NULL, 0), 0);
-    /* A bin of 10 s or a little more: a straight piece between two points on a sine is off by its curvature x length squared / 8;
-     * the slope within a bin (of all: none) makes its median no more wrong than that again; and noise. */
+    /* Bins of 10 s or a little more: a straight line between two points of a sine is off by its curvature x length squared / 8; the slope within
+     * a bin (over all bins: none) makes its median wrong by no more than that again; and there is noise. */
     double curve = t.swing * pow(2 * M_PI / 300, 2) * 11 * 11 / 8;
     assert_true(worst(&f, &t, 112, 1088, 0) < 2 * curve + 2 * f.uncertainty);
     assert_true(2 * curve + 2 * f.uncertainty < t.swing / 10);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert: stacks, threads, times and sums of a trace as they come out of the database. */
+/* convert: stacks, threads, times and sums of a trace, as they come out of the database. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void say(void *ctx, const char *file, const char *line) {
 
 static struct convert_result result;
 
-/* Converts NULL-terminated names within dir; the return value of convert(). */
+/* Converts the NULL-terminated names within dir. Returns the result of convert(). */
 static int run(const char *db, int force, const char *const *names) {
     struct inputs in = {0};
     char out[128];
@@ -65,7 +65,7 @@ static int run(const char *db, int force, const char *const *names) {
     return err;
 }
 
-/* The rows of a query as text: columns by '|', rows by newline. */
+/* Returns the rows of a query as text: columns separated by '|', rows by newlines. */
 static const char *sql(const char *db, const char *query) {
     static char text[4096];
     sqlite3 *h;
@@ -97,7 +97,7 @@ static int files_in_dir(const char *part) {
     return n;
 }
 
-/* What is in the trace is in the tables, added up rightly. */
+/* Everything in the trace is in the tables, with right sums. */
 static void sums(void **state) {
     struct synthetic s = {.samples = 5000, .threads = 4, .stacks = 6, .depth = 5, .rank = 3};
 
@@ -148,7 +148,7 @@ static void sums(void **state) {
                         "function_10|/src/file_3.py|105|Python\n");
 }
 
-/* Several traces in one database: nothing collides, the same file is taken once. */
+/* Several traces in one database: ids do not collide, and the same file is taken once. */
 static void merge(void **state) {
     struct synthetic s = {.samples = 300, .threads = 2, .rank = 0};
     char link_name[128];
@@ -178,7 +178,7 @@ static void merge(void **state) {
                         "1\n");
 }
 
-/* An existing database stays unless --force; a failure leaves nothing. */
+/* An existing database stays unless --force is given; a failure leaves no file. */
 static void replacing(void **state) {
     struct synthetic s = {.samples = 10};
     struct stat before, after;
@@ -236,7 +236,7 @@ static void interrupted(void **state) {
     assert_int_equal(files_in_dir(".tmp-"), 0);
 }
 
-/* The rows of a block come sorted by time, however the rings were drained (5 times each here). */
+/* The rows of a block are sorted by time, in whatever order the rings were drained (5 times each here). */
 static void sorted(void **state) {
     struct synthetic s = {.samples = 4000, .threads = 7, .flush = 5 * 7 * SYNTHETIC_RUN};
 
@@ -336,7 +336,7 @@ static void tids(void **state) {
     threads_free(&t);
 }
 
-/* Names that come and go: each thread has its last one, and those that nobody has any more take no memory. */
+/* Names that come and go: each thread has its last name, and names that no thread has any more take no memory. */
 static void threads_that_are_renamed(void **state) {
     struct threads t;
     char name[32], comm[32];
@@ -359,7 +359,7 @@ static void threads_that_are_renamed(void **state) {
     threads_free(&t);
 }
 
-/* A stack of which nothing is shown (all its code is the agent's own) is there; only one without a definition is not resolved. */
+/* A stack of which nothing is shown (all its code is the agent's) is still a stack; only one without a definition is unresolved. */
 static void stacks_without_frames(void **state) {
     struct writer *w;
     uint64_t pcs[2] = {0x700010, 0x700020};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* _Py_DebugOffsets made up from the two generated tables: what is believed, and what is not. */
+/* _Py_DebugOffsets structures made of the two generated tables: which of them are accepted, and which are not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static int read_memory(void *ctx, uint64_t addr, void *buf, size_t n) {
     return 0;
 }
 
-/* The table as the version writes it, with room behind each last field. */
+/* Fills the memory with the table as that version of Python writes it, with room behind each last field. */
 static const struct pywalk_fields *make(unsigned v) {
     const struct pywalk_debug_words *at = &words[v].at;
     const struct pywalk_fields *f = NULL;
@@ -143,7 +143,7 @@ static void refused(void **state) {
     assert_int_equal(open_target(0, &pw), -ENOTSUP);
 }
 
-/* A field may end where its structure does, and not a byte later. */
+/* A field may end where its structure does, but not a byte later. */
 static void up_to_the_end(void **state) {
     struct pywalk pw;
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dict: what the dictionary of a trace with many functions takes in memory. */
+/* dict: how much memory the dictionary of a trace with many functions takes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static size_t allocated(void) {
     return m.uordblks + m.hblkhd;
 }
 
-/* Ids that ascend without a hole are found by their number, and no table of them is kept. */
+/* If ids ascend without a gap, entries are found by the id itself, and no table of ids is kept. */
 static void test_ids_without_a_hole(void **state) {
     char dir[] = "/tmp/probing-dict.XXXXXX", path[64];
     struct reader *r;
@@ -62,7 +62,7 @@ static void test_ids_without_a_hole(void **state) {
     rmdir(dir);
 }
 
-/* What two dictionaries say, as far as the first goes. */
+/* Compares the contents of two dictionaries, as far as the first one goes. */
 static size_t compare(const struct dict *a, const struct dict *b) {
     const struct dict_stack *x, *y;
     const struct dict_frame *f, *g;
@@ -90,7 +90,7 @@ static size_t compare(const struct dict *a, const struct dict *b) {
     return n;
 }
 
-/* A dictionary that was kept says the same to who reads the trace again, and no block of it is read for that; a damaged one says nothing. */
+/* A saved dictionary has the same contents for the next reader of the trace, who reads no block of it; a damaged one is not used. */
 static void test_a_kept_one(void **state) {
     char dir[] = "/tmp/probing-dict.XXXXXX", path[64];
     struct reader *r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer when the disk is full, the file too large, the directory gone: the recording stops, the
- * process goes on, the trace so far reads, the loss is told. */
+/* The writer when the disk is full, the file too large or the directory gone: the recording stops, the process goes on, the trace so far can be
+ * read, and the loss is reported. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ static char dir[64], trace[256];
 static int setup(void **state) {
     (void)state;
     strcpy(dir, "/tmp/test_disk.XXXXXX");
-    /* As in the agent's threads: all signals masked. */
+    /* Like the agent's threads, with all signals masked. */
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
@@ -43,7 +43,7 @@ static struct writer *open_writer(struct ring **r) {
     return w;
 }
 
-/* n samples that hardly compress. */
+/* Puts n samples that can hardly be compressed. */
 static void put_samples(struct ring *r, unsigned n) {
     static uint64_t s = 88172645463325252u;
     while (n--) {
@@ -69,7 +69,7 @@ static void see_end(void *ctx, const struct trace_block_header *h, int type,
         end_disk = v[TRACE_end_reason].n == 4 && memcmp(v[TRACE_end_reason].p, "disk", 4) == 0;
 }
 
-/* Fills until it fails; then the writer must go on emptying the rings. Returns the samples put. */
+/* Fills the trace until the writer fails; then the writer must go on emptying the rings. Returns the number of samples put. */
 static unsigned fill(struct writer *w, struct ring *r, int error) {
     unsigned put = 0, n = 0;
     int status;

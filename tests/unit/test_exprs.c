@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traces/exprs.h: what is an expression and what is not. */
+/* traces/exprs.h: which texts are expressions and which are not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static void good(void **state) {
     assert_int_equal(x.n, 5);
     assert_int_equal(exprs_parse("x@<lambda>,x@<genexpr>", &x, why, sizeof why), 0);
     assert_int_equal(x.n, 7);
-    /* Those that are there already, wherever they stand. */
+    /* Expressions that are there already, in whatever place. */
     assert_int_equal(exprs_parse("self.lr@Trainer.fit,b@main.<locals>.go", &x, why, sizeof why), 0);
     assert_int_equal(x.n, 7);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* filter_judge(): against a machine that runs the program with real arguments. */
+/* filter_judge(), compared with a machine that runs the filter's program with real arguments. */
 #include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <setjmp.h>
@@ -44,14 +44,14 @@ static void test_by_number(void **state) {
                                   RET(SECCOMP_RET_ALLOW)),
                             "clone3");
     }
-    /* What the agent does not call, and another machine's calls. */
+    /* Calls that the agent does not make, and calls of another architecture. */
     assert_null(JUDGE(LOAD(NUMBER), IF(BPF_JEQ, SYS_reboot, 0, 1), RET(SECCOMP_RET_KILL_PROCESS),
                       RET(ERROR)));
     assert_null(JUDGE(LOAD(ARCH), IF(BPF_JEQ, AUDIT_ARCH_X86_64, 1, 0),
                       RET(SECCOMP_RET_KILL_PROCESS), RET(ERROR)));
 }
 
-/* Whatever is asked of the arguments may be so. */
+/* Whatever the filter asks about the arguments may be true. */
 static void test_by_argument(void **state) {
     (void)state;
     assert_string_equal(JUDGE(LOAD(NUMBER), IF(BPF_JEQ, SYS_prctl, 0, 3), LOAD(ARG(0)),
@@ -69,7 +69,7 @@ static unsigned any(unsigned n) {
     return (seed >> 16) % n;
 }
 
-/* The kernel's machine. Returns the action. */
+/* Runs the program as the kernel would. Returns the action. */
 static uint32_t machine(const struct sock_filter *f, const struct seccomp_data *d) {
     uint32_t a = 0, x = 0, m[16] = {0};
     for (size_t i = 0;; i++) {
@@ -126,7 +126,7 @@ static uint32_t machine(const struct sock_filter *f, const struct seccomp_data *
     }
 }
 
-/* No program that kills for one of the calls, as the machine runs it, is let in. */
+/* No program that kills for one of the calls when the machine runs it is accepted. */
 static void test_nothing_that_kills_is_let_in(void **state) {
     static const unsigned calls[] = {SYS_membarrier, SYS_prctl,  SYS_clone,
                                      SYS_exit,       SYS_openat, SYS_futex};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer_finish: a killed process's committed records are all in its trace, once, in order. */
+/* writer_finish(): all records that a killed process has committed are in its trace, once and in order. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@
 
 static char dir[64], trace[128];
 
-/* Between the child and us. */
+/* Shared memory of the child and the test. */
 struct shared {
     uint64_t committed[NTHREADS]; /* samples committed, by thread */
     uint64_t emitted;             /* records of writer_emit() */
@@ -83,7 +83,7 @@ static void *produce(void *arg) {
     return NULL;
 }
 
-/* Never returns: writes at full speed until it is killed. */
+/* Never returns: it writes at full speed until it is killed. */
 static void child(uint64_t ring_size) {
     pthread_t t;
     struct writer_options o = {
@@ -191,8 +191,8 @@ static void test_killed_in_mid_write(void **state) {
     assert_true(recovered > 0);
 }
 
-/* The two places where a kill is delicate, and a torn tail, by hand: `mode` 0 the group is in the file
- * but not committed, 1 committed but the tails have not moved, 2 as 0 with half of a block behind. */
+/* The two places where a kill is delicate, made by hand. `mode` 0: a group of blocks is in the file but not committed; 1: it is committed, but
+ * the rings' tails have not moved; 2: as 0, but the file ends within the group (a torn tail). */
 static void killed_at(int mode) {
     struct writer_finished done;
     static struct seen s;
@@ -238,8 +238,8 @@ static void killed_at(int mode) {
     assert_true(done.last_ts >= 1000000000 + 19 * 1000);
 }
 
-/* Killed before it had said anything: 0 before its trace was there, 1 before the recording had begun (both leave nothing; what
- * lies under the name may be another's by then: 2), 3 when it had: who it was is in the live file. */
+/* The process is killed early. mode 0: before its trace existed; 1: before the recording had begun (both leave nothing); 2: as 0, but by now
+ * another file has the trace's name; 3: when the recording had begun: the live file says who the process was. */
 static void killed_as_it_begins(int mode) {
     struct writer_finished done;
     struct stat st;
@@ -290,7 +290,7 @@ static void test_killed_between_commit_steps(void **state) {
         killed_at(mode);
 }
 
-/* Closed but for the removal of the live file: no second end; and the trace may be damaged. */
+/* The trace was closed, but the live file not yet removed: no second end is written; the trace may also be damaged. */
 static void test_killed_after_close(void **state) {
     (void)state;
     static struct seen s;
@@ -335,7 +335,7 @@ static void test_killed_after_close(void **state) {
     }
 }
 
-/* Killed after the dictionaries had outgrown an epoch: keys of both epochs are found again. */
+/* Killed after the dictionaries had outgrown an epoch: keys of both epochs are resolved. */
 static void see_epochs(void *ctx, const struct trace_block_header *h, int type,
                        const struct trace_value *v) {
     uint64_t *late = ctx;
@@ -409,8 +409,7 @@ static void spill(const char *path, const uint8_t *p, size_t n) {
     close(fd);
 }
 
-/* A process that died of wild writes may have hit its live file: whatever it holds, finishing ends, and
- * what it leaves is a trace. */
+/* A process that died of wild writes may have damaged its live file: whatever that contains, finishing comes to an end and leaves a trace. */
 static void test_corrupt_live_file(void **state) {
     (void)state;
     struct writer_finished done;
@@ -431,7 +430,7 @@ static void test_corrupt_live_file(void **state) {
         for (unsigned k = 0; k <= i % 8; k++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
             uint64_t r = seed >> 33;
-            /* The two rings' headers and first kilobyte, or the live file's own fields. */
+            /* Damages the two rings' headers and first kilobyte, or the live file's own fields. */
             size_t at = i % 3 ? rings + r % 2 * stride + r / 2 % 1200 : r % (used - 2 * LIVE_MAIL);
             if (at >= offsetof(struct live, trace_path) && at < offsetof(struct live, command))
                 continue; /* not to be led to other files */
@@ -453,7 +452,7 @@ static void test_corrupt_live_file(void **state) {
     free(copy);
 }
 
-/* The name of the trace is hit and is that of a file that is none: it stays as it is. */
+/* The damage made the trace's name that of another file, which must not be changed. */
 static void test_the_name_of_another_file(void **state) {
     (void)state;
     static const char text[] = "not a trace";
@@ -481,7 +480,7 @@ static void test_refusals(void **state) {
     assert_int_equal(flock(fd, LOCK_EX), 0);
     assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), -EAGAIN);
     close(fd);
-    /* No room: the live file stays, and a later attempt succeeds with everything. */
+    /* There is no room: the live file stays, and a later attempt succeeds with everything. */
     struct rlimit old, none = {100, RLIM_INFINITY};
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     none.rlim_max = old.rlim_max;
@@ -494,7 +493,7 @@ static void test_refusals(void **state) {
     assert_int_equal(done.recovered, 11);
     assert_int_equal(read_trace(trace, NULL, NULL).by_type[TRACE_sample], 10);
     assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), -ENOENT);
-    /* Not a live file; a symbolic link; readable by others. */
+    /* Not a live file; a symbolic link; a file that others can read. */
     char bad[256], link_path[256];
     snprintf(bad, sizeof bad, "%s/bad.live", dir);
     snprintf(link_path, sizeof link_path, "%s/link.live", dir);

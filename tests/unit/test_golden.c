@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The golden traces (tests/golden), read with the C codec, must give the same text as the Python
- * reader gave when they were made. Run from the repository's root, as `make unit` does.
+ * The golden traces (tests/golden), read with the C codec, must give the same text as the Python reader gave when they were made. Run from
+ * the repository's root, as `make unit` does.
  */
 #include "trace_reader.h"
 
@@ -161,7 +161,7 @@ static void check_golden(const char *name) {
     free(p);
 }
 
-/* damaged.zst is the Python reader's and the converter's: the codec under test here does not resync. */
+/* damaged.zst is for the Python reader and the converter: the codec under test does not search for the next block. */
 static void test_basic(void **state) {
     (void)state;
     check_golden("basic");

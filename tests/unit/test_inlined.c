@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inlined: a thousand functions of one compilation unit are found by a list of them, and each as if it were asked for alone. */
+/* inlined: a thousand functions of one compilation unit are found through a list of them, each with the same result as if it were asked for alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static inline __attribute__((always_inline)) int inlined_test_inner(int a) {
     MANY256(n##3)
 MANY1024(0)
 
-/* Takes the place of libdw's: how many entries are gone through. */
+/* Replaces libdw's function, and counts how many entries are visited. */
 static size_t steps;
 int dwarf_siblingof(Dwarf_Die *die, Dwarf_Die *result) {
     static int (*real)(Dwarf_Die *, Dwarf_Die *);
@@ -114,7 +114,7 @@ static void test_a_list_says_what_a_search_says(void **state) {
     if (!lines) /* built without -g */
         skip();
     assert_true(asked >= 2000 && lines > asked / 2 && inner > 100);
-    /* The first three questions go through the unit, the others go by the list. */
+    /* The first three questions search the unit, the others use the list. */
     assert_true(searched > 500 * 1000 && listed < searched / 50);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that begins one program after the other while it is stopped, from a thread that is not the first: the kernel has the exec wait
- * for the threads that we trace, and our next PTRACE_SEIZE for the exec. */
+/* A process that starts one program after another while it is stopped, from a thread that is not its first: the kernel makes the exec wait for
+ * the threads that we trace, and our next PTRACE_SEIZE wait for the exec. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void *begin_anew(void *arg) {
     _exit(1);
 }
 
-/* What the process runs, each time. */
+/* The program that the process executes each time. */
 static int program(void) {
     pthread_t t;
 
@@ -47,7 +47,7 @@ static int program(void) {
     return 0;
 }
 
-/* Not a child of ours: of such waitpid() says more. */
+/* Starts a process that is not our child, because waitpid() would tell more about a child. */
 static pid_t start(void) {
     int to[2];
     pid_t pid = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the inspect library that stop a process and call in it, on a child of our own. */
+/* The parts of the inspect library that stop a process and call functions in it, tried on a child. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@
 #include "gdbplugin/stop.h"
 #include "traces/proc.h"
 
-/* What the child and we share. */
+/* What the child and the test share. */
 static volatile struct {
     uint64_t turns, signals, woken;
     int ready, quit, started;
@@ -56,7 +56,7 @@ static void *doze(void *arg) {
     return NULL;
 }
 
-/* Called in the child by call_function(). */
+/* call_function() makes the child call this. */
 static uint64_t add_up(uint64_t a, uint64_t b) {
     return a * 1000 + b + strlen("xyz");
 }
@@ -103,7 +103,7 @@ static int end_child(void **state) {
     (void)state;
     shared->ready = 0;
     kill(child, SIGKILL);
-    /* Whichever of its threads a test that failed has left traced: the child is not over before they are reaped. */
+    /* A failed test may have left some of its threads traced: the child does not end before these are reaped. */
     pid_t one;
     while ((one = waitpid(-1, NULL, __WALL)) > 0 && one != child)
         ;
@@ -132,7 +132,7 @@ static void test_stop(void **state) {
     assert_int_equal(stop_seize(&s, 1 << 22, 100), -ESRCH);
 }
 
-/* A thread that gets no processor in time is not stopped, and stays ours: the next try finds it so. */
+/* A thread that gets no processor in time is not stopped, but stays attached: the next attempt finds it stopped. */
 static void test_stop_after_one_that_came_too_late(void **state) {
     struct stop s;
     char by[32];
@@ -206,7 +206,7 @@ static void test_stacks(void **state) {
     proc_maps_free(&maps);
 }
 
-/* On each of the three threads: one spins, one sleeps in nanosleep, one in pause. */
+/* Calls on each of the three threads: one spins, one sleeps in nanosleep, one in pause. */
 static void test_call(void **state) {
     struct call *c = malloc(sizeof *c);
     struct proc_maps maps;
@@ -291,7 +291,7 @@ static void test_a_call_that_does_not_return(void **state) {
     free(c);
 }
 
-/* Whether the child's main thread has yet to take a SIGTRAP. */
+/* Returns whether the child's main thread has a SIGTRAP pending. */
 static int has_trap(void) {
     char pending[32] = "";
 
@@ -299,8 +299,8 @@ static int has_trap(void) {
            strtoull(pending, NULL, 16) & 1u << (SIGTRAP - 1);
 }
 
-/* One that is stepped through when its time is over: the last step's SIGTRAP may come to be reported only after the stop that ends it.
- * Here it does: on one processor, a SIGTRAP is sent before the thread runs again. */
+/* A thread is being stepped when its time is over: the last step's SIGTRAP may be reported only after the stop that ends the stepping. Here it
+ * always is: on one processor, a SIGTRAP is sent before the thread runs again. */
 static void test_a_step_that_is_not_over(void **state) {
     struct call *c = malloc(sizeof *c);
     struct proc_maps maps;

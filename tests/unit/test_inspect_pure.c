@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the inspect library that touch no process: text, safety. */
+/* The parts of the inspect library that need no process: text and safety. */
 #include "agent/pywalk/image.h"
 #include "gdbplugin/inject.h"
 #include "gdbplugin/text.h" /* before cmocka.h, whose fail() is a macro */
@@ -54,7 +54,7 @@ static void test_directives(void **state) {
     free(s);
 }
 
-/* Place for one more is made at powers of two, and what is there stays. */
+/* The array grows at powers of two, and its contents stay. */
 static void test_grow(void **state) {
     uint64_t *v = NULL;
 
@@ -213,7 +213,7 @@ struct image {
     } note;
 };
 
-/* At `base`, as it was loaded; at 0, the file. */
+/* Reads the image: at `base` as it was loaded; at 0 as in the file. */
 static int read_image(void *ctx, uint64_t addr, void *buf, size_t n) {
     const struct image *im = ctx;
     const uint64_t base = addr < im->e.e_entry ? 0 : im->e.e_entry;
@@ -255,7 +255,7 @@ static void build_id_of(uint64_t base, uint64_t vaddr) {
     assert_memory_equal(id, im.note.id, 4);
 }
 
-/* As in the libraries of PyTorch's wheels. */
+/* Layouts as in the libraries of PyTorch's wheels. */
 static void test_build_id(void **state) {
     (void)state;
     build_id_of(0x7f0000000000, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces that no writer makes, but hands and networks do: joined end to end, with hints that say something else than their
- * blocks, with a few bytes that say millions of rows, with names of files that must not be opened. */
+/* Traces that no writer makes, but people and networks do: joined end to end, with hints that contradict their blocks, with a few bytes that
+ * expand to millions of rows, with names of files that must not be opened. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@
 
 static char dir[] = "/tmp/test_joined.XXXXXX";
 
-/* Bytes of a trace file that is being put together. */
+/* The bytes of a trace file that is being put together. */
 static struct bytes {
     uint8_t *p;
     size_t n, cap;
@@ -88,7 +88,7 @@ static void say(void *ctx, const char *file, const char *line) {
     snprintf(said, sizeof said, "%s", line);
 }
 
-/* Converts `made` and asks. */
+/* Converts `made` and runs the query. */
 static const char *ask(const char *query) {
     static char text[4096];
     struct convert_options opt = {.say = say};
@@ -169,7 +169,7 @@ static void joined(void **state) {
     assert_memory_equal(ask(sums), "77|0|300|", 9);
 }
 
-/* Every field of every hint that says something else. */
+/* For each field of a hint, hints that contradict their blocks. */
 static void wrong_hints(void **state) {
     char want[256];
 
@@ -210,7 +210,7 @@ static void put_varint(struct bytes *to, uint64_t v) {
     add(to, buf, (size_t)(varint_put(buf, v) - buf));
 }
 
-/* A row of n fields that are varints, and `extra` bytes after them. */
+/* Appends a row of n varint fields, followed by the `extra` bytes. */
 static void put_row(unsigned type, const uint64_t *v, size_t n, const struct bytes *extra) {
     struct bytes row = {0};
     for (size_t i = 0; i < n; i++)
@@ -265,7 +265,7 @@ static long long number(const char *query) {
     return atoll(ask(query));
 }
 
-/* The pages of the database, in bytes, are no more than a few hundred for each item that the length of the trace allows. */
+/* Checks that the database takes no more than a few hundred bytes for each item that the length of the trace allows. */
 static void assert_small(void) {
     long long size =
         number("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size");
@@ -287,7 +287,7 @@ static void many_rows(void **state) {
     assert_small();
 }
 
-/* A stack as deep as may be, at very many places. */
+/* A stack of the greatest possible depth, used at very many places. */
 static void deep_stack(void **state) {
     struct bytes list = {0};
 
@@ -406,7 +406,7 @@ static int stopped(void) {
     return 1;
 }
 
-/* The search for the next good block goes through as much as there is: somebody may not wait for that. */
+/* The search for the next good block may take as long as the file is large: it can be stopped. */
 static void search_stopped(void **state) {
     const size_t n = 1u << 20;
     uint8_t *p = malloc(n + a.n);

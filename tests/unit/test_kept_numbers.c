@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kept_numbers: another program gives functions, frames and stacks the numbers that they have in the database, and believes nothing that does
+/* kept_numbers: another program gives functions, frames and stacks the numbers that they have in the database, and ignores saved numbers that do
  * not fit it. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,8 @@ static void end(struct program *p, sqlite3 *db) {
     queue_free(&p->q);
 }
 
-/* The stack of n frames of functions from `first` on, every other of native code; with a file of its own where that is the third. */
+/* Puts the stack of n frames of functions from `first` on, every other one native; a native one whose number is divisible by 3 has a file of its
+ * own. */
 static uint32_t put(struct program *p, unsigned first, unsigned n) {
     uint32_t frames[64], leaf;
     char name[16];
@@ -71,7 +72,7 @@ static void run(sqlite3 *db, const char *sql) {
     assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
 }
 
-/* 40 programs, one after the other: what each puts has the number of the first that did, and makes one row. */
+/* 40 programs, one after the other: each stack keeps the number that the first program gave it, and makes one row. */
 static void numbers_stay(void **state) {
     sqlite3 *db = new_database();
 
@@ -91,7 +92,7 @@ static void numbers_stay(void **state) {
         assert_int_equal(number(db, "SELECT count(*) FROM function"), 19 + 2 * i);
         assert_int_equal(number(db, "SELECT count(*) FROM frame"), 19 + 2 * i);
     }
-    /* They are made one row in between, and what brings nothing new makes none. */
+    /* The rows are merged into one meanwhile, and a program that brings nothing new makes none. */
     sqlite3_int64 rows = number(db, "SELECT count(*) FROM trace_read");
     assert_true(rows > 1 && rows < 33);
     struct program p;
@@ -102,7 +103,7 @@ static void numbers_stay(void **state) {
     sqlite3_close(db);
 }
 
-/* What does not fit the tables, or itself, is as if it were not there. */
+/* Saved numbers that contradict the tables, or themselves, are ignored. */
 static void others_are_not_believed(void **state) {
     static const char *const damage[] = {
         "DELETE FROM stack WHERE id = 2",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/base/limit.h: the share of the time that is spent, and that every name comes to its turn. */
+/* agent/base/limit.h: the share of the time that is spent, and that every name gets its turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static struct limit_name names_of[NAMES];
 static unsigned served[NAMES];
 static unsigned inner_calls = 1;
 
-/* `names` calls in a row, `gap` ns apart, again and again for `ns`; each one served costs `cost` ns. Returns what was spent. */
+/* Makes `names` calls in a row, `gap` ns apart, again and again for `ns`; each one that is served costs `cost` ns. Returns the time spent. */
 static uint64_t run(struct limit *m, unsigned names, uint64_t gap, uint64_t cost, uint64_t ns,
                     int rare_every) {
     uint64_t now = 1000000, end = now + ns, spent = 0, turn = 0;
@@ -75,7 +75,7 @@ static void test_fair(void **state) {
                      (unsigned long)(sum / 300));
 }
 
-/* The name that is called once in a hundred turns is served in a good part of its calls, some of 30 to 60. */
+/* A name that is called once in a hundred turns is served in a good part of its calls, some of 30 to 60. */
 static void test_rare(void **state) {
     (void)state;
     struct limit m;
@@ -103,7 +103,7 @@ static void test_all_when_cheap(void **state) {
         assert_in_range(served[i], 199, 201);
 }
 
-/* What comes first gets half at most, and the names the rest. */
+/* What comes first gets half of the time at most, and the other names get the rest. */
 static void test_half_for_the_rare(void **state) {
     (void)state;
     struct limit m;
@@ -124,7 +124,8 @@ static void test_half_for_the_rare(void **state) {
     assert_in_range(rare + calls, ns / LIMIT_SHARE * 8 / 10, ns / LIMIT_SHARE + LIMIT_CREDIT);
 }
 
-/* The period by hand: 400 ms give a four-hundredth of it, of that nine tenths are planned with: 180 at 5 us, and one. */
+/* The period, computed by hand: the limit is a four-hundredth of 400 ms; nine tenths of that are planned with, which pay for 180 calls of 5 us;
+ * and one more. */
 static void test_a_tenth_is_kept_back(void **state) {
     (void)state;
     struct limit m;
@@ -135,7 +136,7 @@ static void test_a_tenth_is_kept_back(void **state) {
     assert_int_equal(m.period, 7 * 10000 / 181);
     assert_int_equal(m.known, 7);
     assert_int_equal(m.cost, 5000); /* none was served: what was known of the cost stays */
-    /* Each cost 3 us, and fewer calls than can be paid for: all of them. */
+    /* Each cost 3 us, and there were fewer calls than can be paid for: all of them. */
     m.served = 10;
     m.spent = 30000;
     m.calls += 200;

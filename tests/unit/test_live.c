@@ -81,7 +81,7 @@ static void test_large_rings(void **state) {
         assert_ptr_equal(r[i], live_ring(l, 2 + i));
         memset(r[i]->data, 'x', large);
     }
-    /* Then small ones, which are not given to others in their stead. */
+    /* Then threads get small rings, and the large ones are not given to others in their place. */
     assert_int_equal(live_ring_get_large(l, 7)->size, 8192);
     assert_int_equal(live_ring_get(l, 8)->size, 8192);
     assert_null(live_ring_get(l, 9));
@@ -105,7 +105,7 @@ static void test_run_dir(void **state) {
     assert_string_equal(buf, want);
     assert_int_equal(stat(want, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
-    /* Open to others, a symbolic link, not absolute: the next one is taken. */
+    /* Folders that are open to others, symbolic links, or no absolute paths: the next folder is taken. */
     chmod(want, 0755);
     assert_int_equal(live_run_dir(buf, sizeof buf), 0);
     assert_string_equal(buf, other);
@@ -121,7 +121,7 @@ static void test_run_dir(void **state) {
     unsetenv("PROBING_RUN_DIR");
     setenv("XDG_RUNTIME_DIR", "/nowhere/at/all", 1);
     assert_int_equal(live_run_dir(buf, sizeof buf), 0);
-    /* Where another user has taken that name in /tmp, which all share: a folder of ours beside it. */
+    /* If another user has taken that name in /tmp, which all users share, a folder of our own is made beside it. */
     snprintf(want, sizeof want, "/tmp/probing-%u", (unsigned)geteuid());
     if (lstat(want, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
         !(st.st_mode & 077)) {
@@ -157,7 +157,7 @@ static void test_problem(void **state) {
     live_close(l);
 }
 
-/* Bytes that this process has read by system calls. */
+/* Returns the number of bytes that this process has read by system calls. */
 static uint64_t bytes_read(void) {
     unsigned long long n = 0;
     FILE *f = fopen("/proc/self/io", "r");
@@ -167,7 +167,7 @@ static uint64_t bytes_read(void) {
     return n;
 }
 
-/* Of a dead process's file what its rings hold is read, and not the megabytes beside: a job may leave hundreds of them. */
+/* Of a dead process's file only what its rings hold is read, and not the megabytes around it: a job may leave hundreds of such files. */
 static void test_load_what_is_held(void **state) {
     struct live *l, *m;
     char path[4096];
@@ -227,7 +227,7 @@ static void test_create_and_open(void **state) {
     live_free(l);
 }
 
-/* The file as others might have left it. */
+/* A file as others might have made it. */
 static void test_open_refuses(void **state) {
     (void)state;
     struct live *l, *m;
@@ -274,7 +274,7 @@ static void test_open_refuses(void **state) {
     assert_int_equal(live_ring(m, 1)->size, 4096);
     live_free(m);
 
-    /* Cut while it is mapped: no SIGBUS, and the process counts as gone. */
+    /* The file is truncated while it is mapped: no SIGBUS, and the process counts as gone. */
     char reply[16];
     size_t len;
     int status;
@@ -351,7 +351,7 @@ static void *agent_thread(void *arg) {
     return NULL;
 }
 
-/* The client that holds the mailbox has its answer. */
+/* The client that holds the mailbox gets its answer. */
 static void *let_go(void *arg) {
     struct live *l = arg;
     usleep(100000);
@@ -369,7 +369,7 @@ static void test_mail(void **state) {
     assert_int_equal(live_create(&l, dir, 1, 4096, 0, path, sizeof path), 0);
     struct agent a = {.live = l};
 
-    /* Nobody answers: withdrawn, so that it is not done later behind our back. */
+    /* Nobody answers: the request is withdrawn, so that it is not executed later when nobody expects it. */
     assert_int_equal(live_mail_call(l, MAIL_EVAL, "a", 1, 50, &status, reply, sizeof reply, &len),
                      -ETIMEDOUT);
     assert_int_equal(l->mail.state, MAIL_IDLE);
@@ -395,13 +395,13 @@ static void test_mail(void **state) {
     assert_int_equal(live_mail_call(l, MAIL_EVAL, path, LIVE_MAIL + 1, 10, &status, tiny, 4, &len),
                      -EMSGSIZE);
 
-    /* Interrupted when its time is over; what it then answers is told apart. */
+    /* Interrupted when its time is over; an answer after that is recognized as such. */
     __atomic_store_n(&a.slow_ms, 300, __ATOMIC_RELEASE);
     assert_int_equal(
         live_mail_call(l, MAIL_EVAL, "late", 4, 100, &status, reply, sizeof reply, &len), 1);
     assert_string_equal(reply, "<late>");
     assert_int_equal(l->mail_cancel, 1);
-    /* Given up while it was being answered: the late reply is nobody else's. */
+    /* The client gave up while its request was being answered: no other client gets the late reply. */
     __atomic_store_n(&a.slow_ms, 1500, __ATOMIC_RELEASE);
     assert_int_equal(
         live_mail_call(l, MAIL_EVAL, "slow", 4, 100, &status, reply, sizeof reply, &len),
@@ -411,7 +411,7 @@ static void test_mail(void **state) {
     assert_string_equal(reply, "<next>");
     __atomic_store_n(&a.slow_ms, 0, __ATOMIC_RELEASE);
 
-    /* Another client holds it; a dead one does not. */
+    /* Another client holds the mailbox; a dead client does not. */
     __atomic_store_n(&l->mail.lock, (uint32_t)getppid(), __ATOMIC_RELEASE);
     assert_int_equal(live_mail_call(l, MAIL_EVAL, "x", 1, 100, &status, reply, sizeof reply, &len),
                      -EBUSY);

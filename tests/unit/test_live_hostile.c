@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A live file that somebody has planted, or changes and cuts while it is read (tests/fuzz/fuzz_live.c): whoever reads it
- * says no, or goes on, and never dies of it. In a process of its own, so that a death is a result. */
+/* A live file that somebody has planted, or changes and truncates while it is read (tests/fuzz/fuzz_live.c): its readers refuse it, or go on,
+ * and never die of it. It runs in a process of its own, so that a death is a result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #define ROUNDS 1500
 
-/* Names of files are damaged, too: none of them is made where others are. */
+/* Names of files are damaged, too: no such file is created where other files are. */
 static void test_changed_while_read(void **state) {
     unsigned from = (unsigned)getpid();
     int status;
@@ -26,7 +26,7 @@ static void test_changed_while_read(void **state) {
     assert_int_equal(status, 0);
 }
 
-/* Nobody else's file is finished, not even by root. */
+/* Another user's file is never finished, not even by root. */
 static void test_foreign_owner(void **state) {
     struct writer_finished done;
     struct stat st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* merge, symbol: Python groups go where their eval frames are, and no Python frame is ever lost. */
+/* merge, symbol: groups of Python frames are put where their eval frames are, and no Python frame is ever lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -125,8 +125,7 @@ static void python_cut(void **state) {
     assert_string_equal(merged("f*gg", "aEbEcEm", 1), "afbggcEm");
 }
 
-/* Whatever the stacks: each Python frame is there once, in order; native frames too, less the eval
- * frames that were replaced. */
+/* Whatever the stacks are: each Python frame is there once, in order; so are the native frames, except for the eval frames that were replaced. */
 static void nothing_is_lost(void **state) {
     uint32_t seed = 1;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numbers.h: the shortest text of a number, against printf() and strtod(); integers at the ends of their range. */
+/* numbers.h: the shortest text of a number, compared with printf() and strtod(); integers at the ends of their range. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include "tools/numbers.h"
 
-/* Of as few digits as read back, from 15 on, with a point or an exponent. */
+/* Expects the fewest digits that read back as the same number, from 15 on, with a point or an exponent. */
 static void expect(double v) {
     char text[NUMBERS_REAL], truth[NUMBERS_REAL];
     size_t n = numbers_real(v, text);
@@ -46,7 +46,7 @@ static void test_reals_of_all_sizes(void **state) {
         memcpy(&v, &bits, sizeof v);
         if (isfinite(v))
             expect(v);
-        /* What is measured: times since the epoch and durations, of nanoseconds; short decimals. */
+        /* Values as they are measured: times since the epoch and durations, with nanoseconds; short decimals. */
         expect((double)(1760000000000000000 + (int64_t)(rnd() >> 16)) / 1e9);
         expect((double)(rnd() >> (rnd() & 63)) / 1e9);
         expect((double)(rnd() % 100000) / 1000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/base/loaded.h: this very program's import of getppid() is led elsewhere and back, also where its table is read-only. */
+/* agent/base/loaded.h: this program's own import of getppid() is redirected and restored, also if its table is read-only. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "agent/base/loaded.c"
 #include "agent/base/memory.c"
 
-/* Not inlined, and not kept in a register: each call goes through the table. */
+/* Not inlined, and not kept in a register: each call uses the table. */
 __attribute__((noinline)) static pid_t ask(void) {
     __asm__ volatile("" ::: "memory");
     return getppid();
@@ -32,7 +32,7 @@ static void test_import(void **state) {
     assert_ptr_equal(*slot, parent);
     assert_int_equal(loaded_patch(slot, own), 0);
     assert_int_equal(ask(), getpid());
-    /* Somebody else's function is in it: nobody's place. */
+    /* Another library's function is in it, so it is not our place to change. */
     assert_null(loaded_import(self, "getppid", parent));
     assert_int_equal(loaded_patch(slot, parent), 0);
     assert_int_equal(ask(), getppid());

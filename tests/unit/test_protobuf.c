@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tools/export/protobuf.h: bytes as the published encoding has them, lengths at every size, text that is none. */
+/* tools/export/protobuf.h: bytes as in the published encoding, lengths of every size, and text that is not UTF-8. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static const uint8_t *length(const uint8_t *p, uint64_t *v) {
     return p;
 }
 
-/* Messages in each other, of every length at which that of a length changes: each says what it holds. */
+/* Nested messages, with every length at which the size of the length changes: each one has the right length. */
 static void test_lengths(void **state) {
     (void)state;
     static const size_t sizes[] = {0, 1, 123, 124, 125, 126, 127, 128, 16379, 16383, 16384, 70000};
@@ -94,7 +94,7 @@ static void test_lengths(void **state) {
     pb_free(&b);
 }
 
-/* Parsers refuse a whole file for one string that is no UTF-8; what viewers print comes to a terminal. */
+/* Parsers refuse a whole file because of one string that is not UTF-8; and viewers print strings to a terminal. */
 static void test_hostile_text(void **state) {
     (void)state;
     struct pb b = {0};
@@ -143,7 +143,7 @@ static void test_strings(void **state) {
     pb_free(&b);
 }
 
-/* What a stream refuses is told, by this call and by all that follow. */
+/* An error of the stream is reported by this call and by all later ones. */
 static void test_error_stays(void **state) {
     (void)state;
     struct pb b = {0};

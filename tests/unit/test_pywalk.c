@@ -196,7 +196,7 @@ static void make_code(uint64_t at) {
     put(at + f->ob_type, CODE_TYPE, 8);
 }
 
-/* A chain of n frames of 3.8, one code object each. */
+/* Makes a chain of n frames of Python 3.8, each with a code object of its own. */
 static void make_old_chain(unsigned n) {
     put(TSTATE + f->ts_frame, BASE + FRAME, 8);
     for (unsigned i = 0; i < n; i++) {
@@ -284,8 +284,8 @@ static void frames_old(void **state) {
     assert_int_equal(pywalk_frames(&pw, BASE + TSTATE, out, 16, &cut), -EBADMSG);
 }
 
-/* A thread of 3.12 in the middle of things: base shim, two Python frames of one eval loop, on a data
- * stack whose top is right behind them. `at(i)` are the frames, the outermost first. */
+/* A thread of 3.12 while it runs: the base shim and two Python frames of one eval loop, on a data stack whose top is right behind them. `at(i)`
+ * are the frames, outermost first. */
 enum { SHIM = 0x9000, CFRAME = 0x9100, CHUNK = 0xb000 };
 
 static uint64_t at_3_12(unsigned i) {
@@ -440,7 +440,7 @@ static void reading(void **state) {
     assert_int_equal(errno, 7);
 }
 
-/* The dynamic symbols of the C library this test runs on, found in memory. */
+/* Reads the dynamic symbols of the C library that this test runs on, found in memory. */
 static void image(void **state) {
     struct pywalk_image im;
     struct pywalk_mem mem = {pywalk_read_process, (void *)(intptr_t)getpid()};

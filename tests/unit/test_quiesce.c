@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quiesce.h: nobody uses what its owner has seen unused: the store-load litmus, in both kinds, and the same with memory that is
- * really taken away, from threads and from a signal handler. Run it under TSan, too.
+ * quiesce.h: nobody uses memory that its owner has seen unused: the store-load litmus test, with both kinds, and the same with memory that
+ * is really unmapped, from threads and from a signal handler. Run it under TSan, too.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@
 
 enum kind { SHARED, OWN, EXCHANGE, RELEASED };
 
-/* What lies between is for the places not to share a line. */
+/* The padding keeps the places from sharing a cache line. */
 static struct crossing {
     uint32_t inside;
     char a[124];
@@ -40,7 +40,7 @@ static enum kind kind;
 static uint32_t round_no, done; /* (a) */
 static uint32_t rounds;
 
-/* Turning, so that both go on at one instant; where the other has no processor, it is left one. */
+/* Spins, so that both threads go on at the same instant; if the other thread has no processor, yields. */
 static void wait_for(const uint32_t *word, uint32_t value) {
     for (unsigned i = 0; __atomic_load_n(word, __ATOMIC_ACQUIRE) < value; i++) {
         __builtin_ia32_pause();
@@ -85,7 +85,7 @@ static void take(struct crossing *c) {
     c->unused = quiesce_idle(&c->inside);
 }
 
-/* How often the owner saw nobody where somebody was. */
+/* Returns how often the owner saw nobody although somebody was there. */
 static unsigned cross(enum kind k, uint32_t n) {
     pthread_t t;
     unsigned bad = 0;

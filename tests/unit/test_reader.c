@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader: whatever happens to a file, every good block is found, and what is not is counted. */
+/* reader: whatever happens to a file, every good block is found, and what cannot be read is counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -136,7 +136,7 @@ static void clean(void **state) {
     assert_int_equal(r.loss.seek_table, 1);
 }
 
-/* Cut after n bytes: all blocks before the cut, and only they. */
+/* A file that is cut after n bytes: all blocks before the cut are read, and no others. */
 static void truncated_anywhere(void **state) {
     (void)state;
     for (size_t n = 0; n < size; n++) {
@@ -163,7 +163,7 @@ static void truncated_anywhere(void **state) {
     }
 }
 
-/* One byte changed: at most the block that it lies in is lost. */
+/* One byte is changed: at most the block that it is in is lost. */
 static void one_byte_changed(void **state) {
     uint8_t *copy = malloc(size);
     size_t kept = 0;
@@ -282,7 +282,7 @@ static void foreign(void **state) {
     assert_int_equal(read_all((const uint8_t *)"x", 1).err, -EILSEQ);
 }
 
-/* A block as a frame with its hint; the caller's header. Returns the length. */
+/* Makes a block as a frame with its hint, with the caller's header. Returns the length. */
 static size_t make_block(uint8_t *out, size_t cap, const uint8_t *raw, size_t n, uint32_t claim) {
     size_t c = ZSTD_compress(out + TRACE_HINT_SIZE, cap - TRACE_HINT_SIZE, raw, n, 3);
     struct trace_hint h = {.kind = TRACE_KIND_DATA, .seq = 1000, .count = 1, .raw = claim};
@@ -314,7 +314,7 @@ static void newer_version(void **state) {
     free(both);
 }
 
-/* A small frame that says it holds a gigabyte, or holds more than a block may: refused. */
+/* A small frame that claims to hold a gigabyte, or more than a block may hold, is refused. */
 static void bomb(void **state) {
     size_t n = 64u << 20;
     uint8_t *zeros = calloc(1, n), *out = malloc(1 << 20);
@@ -331,7 +331,7 @@ static void bomb(void **state) {
     free(out);
 }
 
-/* Random damage of every kind: nothing crashes, nothing hangs, no more rows than there were. */
+/* Random damage of every kind: nothing crashes, nothing hangs, and there are no more rows than before. */
 static void random_damage(void **state) {
     uint8_t *copy = malloc(2 * size);
     uint64_t seed = 42, rows = rows_of(0, nblocks);
@@ -371,7 +371,7 @@ static void random_damage(void **state) {
     free(copy);
 }
 
-/* Two readers say the same of a file: its blocks, and what was lost. */
+/* Checks that two readers report the same blocks and losses of a file. */
 static void assert_same(struct reader *a, struct reader *b) {
     struct reader_loss x, y;
 
@@ -384,7 +384,7 @@ static void assert_same(struct reader *a, struct reader *b) {
     assert_memory_equal(&x, &y, sizeof x);
 }
 
-/* What was found out once is not looked for again; a file of another size is another file. */
+/* What was found out once is not searched for again; a file of another size is another file. */
 static void opened_again(void **state) {
     struct reader *first, *again, *anew;
     char path[64];
@@ -430,7 +430,7 @@ static void opened_again(void **state) {
     assert_int_equal(reader_open_kept(&again, path, NULL), -ENOENT);
 }
 
-/* Strings that were asked for once are there for who reads the trace again, and no block of a dictionary is read for them. */
+/* Strings that were asked for once are given to the next reader of the trace, who reads no block of a dictionary for them. */
 static void strings_are_given(void **state) {
     struct reader *r;
     struct epochs *es;
@@ -466,7 +466,7 @@ static void strings_are_given(void **state) {
         epochs_free(es);
     }
     assert_true(some > 5);
-    /* What is cut off is left out. */
+    /* A part that is cut off is left out. */
     assert_non_null(es = epochs_new(r));
     epochs_without_stacks(es);
     epochs_give(es, saved, n - 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All that records in threads of the program, each as it is in the agent: the sampling handler, spans and events (producer.c), PyTorch
- * (torch_thread.c), while recordings begin and end, and their memory is really unmapped. Nobody touches it then, and what was
- * accepted is in the trace. Run it under TSan, too.
+ * Everything that records in threads of the program, as it is in the agent: the sampling handler, spans and events (producer.c), and
+ * PyTorch (torch_thread.c), while recordings begin and end and their memory is really unmapped. No thread touches it then, and everything
+ * that was accepted is in the trace. Run it under TSan, too.
  */
 #include "agent/base/quiesce.h"
 #include "agent/core/producer.h"
@@ -12,7 +12,7 @@
 #include "agent/torch/torch_thread.h"
 #include "trace_reader.h"
 
-/* One file to the compiler: names that two of them have. */
+/* Some names occur in two of these files, which are compiled as one here. */
 #include "agent/base/memory.c"
 #include "agent/base/quiesce.c"
 #include "agent/sampler/handler.c"
@@ -101,7 +101,7 @@ static void *brief(void *unused) {
     return unused;
 }
 
-/* Threads that end at any moment of a recording's life. */
+/* Threads that end at any moment of a recording. */
 static void *starts_others(void *unused) {
     pthread_t thread;
     while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE))
@@ -161,14 +161,14 @@ static void recording(const char *dir, unsigned number) {
     assert_int_equal(handler_arm(&shared), 0);
     for (unsigned i = 0; i < WORKERS; i++) {
         assert_non_null(requests[i] = request_new(workers[i].tid, (uint64_t)workers[i].thread));
-        /* Those of the brief threads that have ended are free when they are read. */
+        /* Rings of the brief threads that have ended are free once they are read. */
         while (!(requests[i]->ring = live_ring_get(live, workers[i].tid)))
             assert_int_equal(writer_drain(w, 0), 0);
     }
     sample(requests, sys_now() + ROUND_MS * SYS_MS);
     assert_int_equal(writer_drain(w, 0), 0);
     sample(requests, sys_now() + ROUND_MS * SYS_MS);
-    /* As the parts' halt and the service thread do it. */
+    /* In the order in which the parts' halt functions and the service thread do it. */
     handler_disarm();
     for (unsigned i = 0; i < WORKERS; i++)
         handler_withdraw(requests[i]);

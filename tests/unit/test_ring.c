@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring.h: order and completeness under a concurrent reader and nested signal handlers (run it under
- * TSan, too), full rings, wrapping, dead producers, lying lengths. */
+/* ring.h: order and completeness with a concurrent reader and nested signal handlers (run it under TSan, too); full rings, wrapping, dead
+ * producers, and wrong lengths. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +94,7 @@ static void test_variable_fields(void **state) {
     assert_memory_equal((const char *)rec + (rec[2] >> 32), "hello", 5);
     assert_int_equal(rec[3] & 0xffffffff, 24);
     assert_memory_equal((const char *)rec + (rec[3] >> 32), list, 24);
-    /* Asked for too little: cut, the next record is whole. */
+    /* A record that asked for too little space is cut, and the next record is complete. */
     used = 0;
     f = ring_reserve(r, 9, 1, 8);
     uint64_t *g = ring_reserve(r, 9, 1, 0);
@@ -108,7 +108,7 @@ static void test_variable_fields(void **state) {
     free(r);
 }
 
-/* A producer that died: busy records and places without a header are stepped over. */
+/* A producer that died: busy records, and places without a header, are skipped. */
 static void test_dead_producer(void **state) {
     (void)state;
     struct ring *r = new_ring(SIZE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/core/rotation.h: when a segment ends, what it is called, which are deleted, and that a trace goes on where it cannot be divided. */
+/* agent/core/rotation.h: when a segment ends, what it is called, which segments are deleted, and that a trace goes on if it cannot be divided. */
 #include <sys/stat.h>
 
 #include "trace_reader.h"
@@ -37,7 +37,7 @@ static int teardown(void **state) {
     return system(cmd);
 }
 
-/* More than a segment holds, of what no compression makes smaller. */
+/* Writes more than a segment holds, with contents that cannot be compressed. */
 static void fill(void) {
     static uint64_t x = 88172645463325252u;
     char text[400];
@@ -92,7 +92,7 @@ static void of_the_first_process(void **state) {
     assert_string_equal(close_and_read(), "");
 }
 
-/* Somebody has deleted the folder of the segments, with those that were in it: the next ones lie there again. */
+/* Somebody has deleted the folder of the segments, with the segments in it: the next ones are made in a new folder. */
 static void folder_is_gone(void **state) {
     unsigned pid = (unsigned)getpid();
     char cmd[160];
@@ -160,7 +160,7 @@ static void old_ones_go(void **state) {
     assert_non_null(strstr(close_and_read(), "t.3.zst: it ended more than 1 days ago"));
 }
 
-/* Its folder has another name by now: nothing can be made there. */
+/* The folder has been renamed: nothing can be created in it. */
 static void where_it_cannot(void **state) {
     char moved[80], command[200];
     (void)state;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The row codec: what the writer encodes the reader decodes; unknown types, trailing and missing
- * fields, and broken bytes. */
+/* The row codec: the reader decodes what the writer encodes; unknown types, additional and missing fields, and broken bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +21,7 @@ static void start(const uint8_t *block, size_t n, struct trace_block_header *h) 
     trace_rows_start(&rows, h, block);
 }
 
-/* A block made by hand: what a newer or an older writer might have written. */
+/* A block made by hand, as a newer or older writer might have written it. */
 static size_t by_hand(uint8_t *block, const uint8_t *body, size_t n, uint32_t count) {
     struct trace_block_header h = {.kind = TRACE_KIND_META,
                                    .encoding = TRACE_ENCODING_ROWS,
@@ -74,7 +73,7 @@ static void test_unknown_type_and_trailing_field(void **state) {
 }
 
 static void expect_bad(const uint8_t *body, size_t n) {
-    /* Of exact size, so that ASan sees a read past the end. */
+    /* The block has its exact size, so that ASan sees a read beyond its end. */
     uint8_t *block = malloc(TRACE_BLOCK_HEADER + n);
     struct trace_block_header h;
     struct trace_value v[TRACE_MAX_FIELDS];
@@ -217,7 +216,7 @@ static void test_round_trip(void **state) {
     builder_free(&b);
 }
 
-/* The block's range of time, of rows that come in no order and of either type of time. */
+/* The block's range of time, for rows in any order and with either type of time. */
 static void test_range_of_time(void **state) {
     (void)state;
     static const uint64_t times[] = {500000, 900000, 100000, 700000};
@@ -240,7 +239,7 @@ static void test_range_of_time(void **state) {
     }
 }
 
-/* Cut or flipped anywhere: an error or other values, never a read outside (ASan) or a hang. */
+/* Bytes are cut off or flipped anywhere: an error or other values, never a read outside of the block (ASan), and never a hang. */
 static void test_damage_is_survived(void **state) {
     (void)state;
     static struct builder b;
@@ -274,7 +273,7 @@ static void test_damage_is_survived(void **state) {
     builder_free(&b);
 }
 
-/* Samples decoded many at a time are those decoded one by one, whatever the bytes. */
+/* Decoding many samples at a time gives the same as decoding them one by one, whatever the bytes are. */
 static void compare_samples(const struct trace_block_header *h, const uint8_t *block) {
     static uint64_t got[TRACE_sample_NFIELDS][4096];
     const struct trace_samples to = {got[0], got[1], got[2], got[3], got[4], got[5], got[6]};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/unwind/rules.h: what was put is found and nothing else; however many leaf program counters come, return addresses stay. */
+/* agent/unwind/rules.h: what was put is found, and nothing else; however many leaf program counters come, return addresses stay. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static void test_spans(void **state) {
     struct cfi_rule a = rule_of(16), b = rule_of(32), c = rule_of(48);
     (void)state;
     assert_int_equal(offset_of(&r, 1, 0x401010, 1), 0);
-    /* Two pieces of one function within a block, and one of a few bytes between them. */
+    /* Two pieces of one function within a block, with a piece of a few bytes between them. */
     rules_put(&r, 1, 0x401010, 1, &a, &(struct cfi_span){0x401000, 0x401020});
     rules_put(&r, 1, 0x401028, 1, &b, &(struct cfi_span){0x401024, 0x401080});
     rules_put(&r, 1, 0x401022, 1, &c, &(struct cfi_span){0x401020, 0x401024});
@@ -45,7 +45,7 @@ static void test_leaves_take_no_place_of_others(void **state) {
     static struct rules r;
     struct cfi_rule ret = rule_of(8), leaf = rule_of(64);
     (void)state;
-    /* A thousand return addresses, in pieces of 16 bytes as calls in a row have; then a million places in a loop of numbers. */
+    /* A thousand return addresses, in pieces of 16 bytes as with calls in a row; then a million program counters in a loop over numbers. */
     for (uint64_t i = 0; i < 1000; i++) {
         uint64_t pc = 0x500000 + i * 4093;
         rules_put(&r, 7, pc, 0, &ret, &(struct cfi_span){pc, pc + 16});

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traces/run.h: whose file it is, and who makes way for whom. */
+/* traces/run.h: which run a file belongs to, and which files are moved away. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static struct writer_value text(const char *s) {
     return (struct writer_value){.p = s, .n = strlen(s)};
 }
 
-/* A trace of that run that is being written. */
+/* Starts a trace of that run, which is then being written. */
 static struct writer *begin(const char *name, const char *run, const char *job, const char *host) {
     char own[65];
     struct writer *w;
@@ -53,7 +53,7 @@ static void written(const char *name, const char *run, const char *job) {
     assert_int_equal(writer_close(begin(name, run, job, NULL), "exit"), 0);
 }
 
-/* What a process of run `run` gets when it asks for t.zst: the result, and the name. */
+/* What a process of run `run` gets when it asks for t.zst: returns the result and the name. */
 static int take(const char *run, const char *job, const char **name) {
     static char file[4096];
     struct run_id me;
@@ -107,7 +107,7 @@ static void joins(void **state) {
     assert_int_equal(take("b", "slurm:1", &name), RUN_JOINED);
     assert_true(there("t.zst"));
     assert_int_equal(take("b", "slurm:2", &name), RUN_FIRST);
-    /* FILE is gone, or has never been: its other processes tell. */
+    /* FILE is gone or never existed: the traces of the run's other processes tell that it is taken. */
     mkdir(in_dir("t.zst.d"), 0700);
     written("t.zst.d/x.zst", "c", "");
     assert_int_equal(take("c", "", &name), RUN_JOINED);
@@ -129,7 +129,8 @@ static void what_is_written_stays(void **state) {
     assert_string_equal(name, "t.zst");
 }
 
-/* Of a killed process on this host; of one of another host, which may live; that nobody has written to yet; no trace. */
+/* Traces without an end: of a killed process on this host; of a process on another host, which may live; one that nobody has written to yet; and
+ * a file that is no trace. */
 static void without_an_end(void **state) {
     const char *name;
     struct writer *w = begin("u.zst", "a", "", NULL);
@@ -173,7 +174,7 @@ static void note_name(const char *name, void *arg) {
     snprintf((char *)arg + n, sizeof asked - n, "%s ", strrchr(name, '/') + 1);
 }
 
-/* Which name is tried next, where the old ones go, and what is no trace. */
+/* Which name is tried next, where old traces go, and which files are no traces. */
 static void names_in_turn(void **state) {
     const struct run_id me = {"b", ""};
     char file[4096];
@@ -184,12 +185,12 @@ static void names_in_turn(void **state) {
     written("t.zst", "a", "");
     assert_int_equal(take("b", "", &name), RUN_FIRST);
     assert_true(there("t.zst.old.2") && !there("t.zst.old"));
-    /* A file of others in FILE.d is no process of a run. */
+    /* A file of another kind in FILE.d belongs to no process of a run. */
     mkdir(in_dir("t.zst.d"), 0700);
     fclose(fopen(in_dir("t.zst.d/notes.txt"), "w"));
     assert_int_equal(take("b", "", &name), RUN_FIRST);
     assert_true(there("t.zst.d/notes.txt") && !there("t.zst.old.3.d"));
-    /* A name without .zst is numbered at its end; one that does not fit is refused; each is finished before it is looked at. */
+    /* A name without .zst gets its number at the end; one that becomes too long is refused; each trace is finished before it is judged. */
     struct writer *w = begin("notes.bin", "a", "", NULL);
     snprintf(file, sizeof file, "%s", in_dir("notes.bin"));
     assert_int_equal(run_take(file, sizeof file, &me, note_name, asked), RUN_FIRST);
@@ -202,7 +203,7 @@ static void names_in_turn(void **state) {
     assert_int_equal(writer_close(w, "exit"), 0);
 }
 
-/* Host names as they come, in names of files. */
+/* Host names of any kind in names of files. */
 static void names_of_processes(void **state) {
     char buf[128];
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/sampler/sampler_running.c: when a thread that has blocked our signal is believed to be open to it again. */
+/* agent/sampler/sampler_running.c: when a thread that has blocked our signal is taken to accept it again. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ int sampled_open(uint32_t tid, const char *name) {
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* What only sampled_read_running() needs. */
+/* Stubs of functions that only sampled_read_running() calls. */
 int capture_store(struct capture *c UNUSED, struct capture_dict *d UNUSED,
                   const struct pywalk *pw UNUSED, struct ring *r UNUSED,
                   const struct capture_check *check UNUSED, uint64_t *key UNUSED) {
@@ -62,7 +62,7 @@ static void check(int blocked, unsigned shut) {
     assert_int_equal(t->shut, shut);
 }
 
-/* Waiting for the GIL or a processor it is found open at each tick, hardly runs, and blocks the signal once it does. */
+/* A thread that waits for the GIL or a processor is found open at each tick, hardly runs, and blocks the signal once it does run. */
 static void open_in_one_wait_counts_once(void **state) {
     sigset_t set;
     (void)state;

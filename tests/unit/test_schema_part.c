@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables and views that a text of SQL can be about (converter/schema_part.h). */
+/* converter/schema_part.h: the tables and views that an SQL text can refer to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static int count(sqlite3 *db, const char *sql) {
     return n;
 }
 
-/* Of each table and view alone there is all that it is made of. */
+/* For each table and view alone, everything that it is made of is selected. */
 static void test_each_name(void **state) {
     sqlite3 *all = made(NULL);
     sqlite3_stmt *names;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces in segments: each stands alone, together they hold every record once, also when the process is killed anywhere. */
+/* Traces in segments: each one can be read alone, and together they have every record once, also if the process is killed at any moment. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -106,7 +106,7 @@ static void see_reason(void *ctx, const struct trace_block_header *h, int type,
         snprintf(ctx, 16, "%.*s", (int)v[TRACE_end_reason].n, (const char *)v[TRACE_end_reason].p);
 }
 
-/* Reads segments 1 to n and the last one, each with fresh eyes. Returns how many samples there are in all. */
+/* Reads segments 1 to n and the last one, each with a new reader. Returns the number of samples in all of them. */
 static uint64_t read_all(unsigned n, const char *last_reason, uint64_t *lost) {
     struct seen s = {0};
     for (unsigned i = 1; i <= n + 1; i++) {
@@ -146,7 +146,7 @@ static void each_stands_alone(void **state) {
         for (unsigned i = 0; i < 10; i++)
             put_sample(r, n++);
     }
-    /* A taken name: nothing happens to what is there, recording goes on. */
+    /* If the name is taken, that file is left alone, and recording goes on. */
     assert_int_equal(writer_next_segment(w, segment_name(1)), -EEXIST);
     put_sample(r, n++);
     assert_int_equal(writer_live(w)->segment, 3);
@@ -200,7 +200,7 @@ static void killed_anywhere(void **state) {
         pid_t pid = fork();
         if (pid == 0)
             child();
-        /* Something has been recorded: else there is rightly no trace. */
+        /* Waits until something was recorded: otherwise there is rightly no trace. */
         while (!__atomic_load_n(&sh->committed, __ATOMIC_ACQUIRE) &&
                waitpid(pid, NULL, WNOHANG) == 0)
             usleep(100);
@@ -211,12 +211,12 @@ static void killed_anywhere(void **state) {
         assert_int_equal(writer_finish(sh->live_path, "killed", 0, &done), 0);
         while (access(segment_name(segments + 1), F_OK) == 0)
             segments++;
-        /* Killed between the two names: the closed file has both. */
+        /* Killed between link and unlink: the closed file has both names. */
         struct stat a = {0}, b;
         assert_int_equal(stat(trace, &b), 0);
         if (segments && stat(segment_name(segments), &a) == 0 && a.st_ino == b.st_ino)
             unlink(segment_name(segments--));
-        /* Killed after the file was closed: it says why, unless more came from the rings. */
+        /* Killed after the file was closed: it says why it ended, unless more records came from the rings. */
         char reason[16] = "";
         read_trace(trace, see_reason, reason);
         assert_true(!strcmp(reason, "killed") || !strcmp(reason, "rotated"));
@@ -235,7 +235,7 @@ static void killed_anywhere(void **state) {
     assert_true(most > 0);
 }
 
-/* With a smaller bound ids begin anew more often, and all is resolved nevertheless. */
+/* With a smaller bound ids begin anew more often, and everything is resolved all the same. */
 static void bounded(void **state) {
     struct writer *w;
     struct writer_options o = {.trace_path = trace, .run_dir = dir, .nrings = 2};
@@ -247,7 +247,7 @@ static void bounded(void **state) {
         put_stack(r, i);
     assert_int_equal(writer_drain(w, WRITER_FLUSH), 0);
     assert_int_equal(writer_live(w)->epoch, 2);
-    /* Somebody's file under the temporary name stays; what a killed process has left there does not. */
+    /* Another file with the temporary name stays; what a killed process has left there is removed. */
     char next[200], text[8] = "";
     snprintf(next, sizeof next, "%s.next", trace);
     FILE *f = fopen(next, "w");
@@ -258,7 +258,7 @@ static void bounded(void **state) {
     assert_int_equal(truncate(next, 0), 0);
     assert_int_equal(writer_next_segment(w, segment_name(1)), 0);
     assert_int_equal(writer_close(w, "exit"), 0);
-    /* The new file has the stacks of the two epochs in use. */
+    /* The new file has the stacks of the two epochs that are in use. */
     struct read_trace t = read_trace(trace, NULL, NULL);
     assert_int_equal(t.by_type[TRACE_stack], 150);
     unlink(segment_name(1));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traces/settings: strict values with their bounds, one written form, every row of the table consistent. */
+/* traces/settings: values are checked strictly against their bounds, each has one written form, and every row of the table is consistent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void bytes(void **state) {
         assert_int_equal(parse_bytes(&s, bad[i], &n), -EINVAL);
 }
 
-/* Each row's initial value is allowed, its written form means the same again, its names lead back to it. */
+/* Each row's initial value is allowed, its written form gives the same value, and its names lead back to it. */
 static void table_rows(void **state) {
     (void)state;
     for (int i = 0; i < SETTING_N; i++) {
@@ -76,7 +76,7 @@ static void table_rows(void **state) {
     assert_int_equal(setting_find(""), -ENOENT);
 }
 
-/* Every unit that people write, and a rate that cannot be taken for a period. */
+/* Every unit that people write, and rates that must not be mistaken for periods. */
 static void units(void **state) {
     static const struct {
         enum setting_id id;
@@ -130,7 +130,7 @@ static void units(void **state) {
     assert_int_equal(setting_advice(SETTING_metrics, "100", why, sizeof why), 0);
 }
 
-/* Any decimal is what strtod() makes of it. */
+/* Every decimal number gives the same as strtod(). */
 static void any_decimal(void **state) {
     uint64_t seed = 2463534242u;
     char text[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stackset, callsites, queue: stacks and functions, each once, in memory that does not grow with them for ever. */
+/* stackset, callsites, queue: stacks and functions are kept once each, in memory that does not grow with them without limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void fill(struct callsites *cs) {
     }
 }
 
-/* The k-th of many, no two alike: its digits, and one frame more. */
+/* Makes the k-th of many different stacks: its digits, and one frame more. */
 static void make(uint32_t frames[DEPTH], uint32_t k) {
     for (int i = 0; i < DEPTH; i++, k /= NFRAMES)
         frames[i] = 1 + k % NFRAMES;
@@ -69,7 +69,7 @@ static void each_once(void **state) {
     queue_free(&q);
 }
 
-/* More than are remembered: the memory is bounded, a million are told apart all the same. */
+/* More stacks than are remembered: memory is bounded, and a million are still told apart. */
 static void memory_is_bounded(void **state) {
     struct callsites cs;
     struct stackset s;
@@ -96,7 +96,7 @@ static void memory_is_bounded(void **state) {
     queue_free(&q);
 }
 
-/* A function whose row is made is known again, and its name is not kept. */
+/* A function whose row was made is recognized again, although its name is not kept. */
 static void names_are_not_kept(void **state) {
     static char name[4000];
     struct callsites cs;
@@ -122,7 +122,7 @@ static void names_are_not_kept(void **state) {
     queue_free(&q);
 }
 
-/* A program that makes functions without end: the memory is bounded, what is used again and again is one and the same. */
+/* A program that makes functions without end: memory is bounded, and functions that are used again and again keep their number. */
 static void functions_without_end(void **state) {
     struct callsites cs;
     struct queue q;
@@ -160,7 +160,7 @@ static int64_t number(sqlite3 *db, const char *sql) {
     return n;
 }
 
-/* What one trace's samples add up to comes after what the database has of that trace was taken out, however early it is known. */
+/* A trace's sums are added only after the old rows of that trace were deleted from the database, however early the sums are known. */
 static void sums_wait_for_their_trace(void **state) {
     struct callsites cs;
     struct queue q;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* symbols, modules, resolve: native addresses of this very program get their names, those of
- * another build do not, and eval frames take their Python frames in. */
+/* symbols, modules, resolve: native addresses of this program get their names, addresses of another build do not, and Python frames are put in
+ * the place of eval frames. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -151,7 +151,7 @@ static void names(void **state) {
         assert_string_equal(sym.name, first);
         assert_int_equal(symbols_lookup(f, at(symbols_test_glue) - bias + 3, &sym), 0);
         assert_string_not_equal(sym.name, first);
-        /* Nothing was found, and nobody asked the network: its library, with some thirty others, takes longer to load than to look. */
+        /* Nothing was found, and the network was not asked: loading its library, with some thirty others, takes longer than looking. */
         assert_null(dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_NOLOAD));
     }
 
@@ -189,7 +189,7 @@ static void names(void **state) {
     symbols_free(s);
 }
 
-/* The compiler's inlined functions, innermost first, each at the line where the one before was called. */
+/* Functions that the compiler inlined, innermost first, each at the line at which the one before is called. */
 static void inlined(void **state) {
     struct symbols *s = symbols_new(0);
     struct symbols_file *f = symbols_file(s, self, build_id, build_id_len);
@@ -197,7 +197,7 @@ static void inlined(void **state) {
     int deep = 0, plain = 0;
 
     (void)state;
-    /* To the function's end, which lies further on with a sanitizer's code in it. */
+    /* Searches up to the function's end, which is further away if a sanitizer added code to it. */
     for (uint64_t i = 0; i < 1024; i++) {
         assert_int_equal(symbols_lookup(f, at(symbols_test_host) - bias + i, &sym), 0);
         if (!sym.into) {
@@ -261,7 +261,7 @@ static void emit_sample(struct writer *w, uint64_t ts, uint64_t stack, uint64_t 
 #define CUTS 2
 #endif
 
-/* Its owner cuts a file short that is open: what was answered stays, and the rest has no names. */
+/* An open file's owner truncates it: names that were already found stay, and the rest has none. */
 static void cut_short(void **state) {
     char command[1200], path[64];
     struct symbol before, after;
@@ -310,7 +310,7 @@ static const char *stack_of(sqlite3 *db, int nth) {
     return text;
 }
 
-/* From writer to backtrace: two groups of Python frames, one eval frame known by range and one by name. */
+/* From the writer to the view backtrace: two groups of Python frames, one eval frame known by its range and one by its name. */
 static void merged(void **state) {
     char trace[64], out[64], gone[600];
     const uint64_t mono = SYNTHETIC_MONO, M = 1000000;
@@ -391,7 +391,7 @@ static void merged(void **state) {
                         "symbols_test_leaf symbols_test_glue _PyEval_EvalFrameDefault");
     sqlite3_close(db);
 
-    /* Where nobody asks for native frames: that there were only such is still seen. */
+    /* If native frames are not asked for, it is still seen that a stack had only native frames. */
     assert_int_equal(inputs_add(&in, trace, 0), 0);
     struct convert_options part = {.out = out,
                                    .force = 1,
@@ -407,7 +407,7 @@ static void merged(void **state) {
     sqlite3_close(db);
 }
 
-/* The only file in the folder that ends so. */
+/* Finds the only file in the folder whose name ends so. */
 static void kept_file(char *name, size_t n) {
     glob_t found;
 
@@ -439,8 +439,8 @@ static void all_of(char *out, size_t n, const char *keep_in) {
     symbols_free(s);
 }
 
-/* All names of a kept file are said to lie far behind its end. Its head is of eight words, the fourth how many symbols follow, and a symbol
- * of two, the second's upper half where its name is. */
+/* Makes all names of a cache file lie far behind its end. Its head has eight words, of which the fourth is the number of symbols that follow; a
+ * symbol has two words, and the upper half of the second says where its name is. */
 static void move_names(const char *name) {
     struct stat st;
     int fd = open(name, O_RDWR);
@@ -455,7 +455,7 @@ static void move_names(const char *name) {
     close(fd);
 }
 
-/* What is kept of a file says the same as the file; what is damaged, or of another, is not believed. */
+/* A cache file gives the same as the ELF file; one that is damaged, or belongs to another file, is not used. */
 static void kept(void **state) {
     char folder[64], name[128], plain[4096], first[4096], next[4096];
     struct stat st, now;
@@ -474,7 +474,7 @@ static void kept(void **state) {
     assert_int_equal(stat(name, &now), 0); /* and it was not made again */
     assert_int_equal(now.st_ino, st.st_ino);
 
-    /* A name that is another shows where the answers come from. */
+    /* A changed name shows where the answers come from. */
     int fd = open(name, O_RDWR);
     char *p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
          *found = memmem(p, (size_t)st.st_size, "symbols_test_leaf", 17);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* symbols_elf: what a file's own table says is what libdw says of it; another build and a damaged file are refused. */
+/* symbols_elf: a file's own symbol table gives the same as libdw; another build and a damaged file are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static int see(struct dl_phdr_info *info, size_t size, void *arg) {
     return 1;
 }
 
-/* The library that a function lies in. */
+/* Returns the library that a function is in. */
 static struct library library_of(const void *function) {
     struct library l = {0};
     Dl_info info;
@@ -74,7 +74,8 @@ static struct library library_of(const void *function) {
     return l;
 }
 
-/* All its names in a text, by libdw (which alone asks the network) or not; keep: where symbols are kept, or NULL. */
+/* Returns all the library's names as one text, found by libdw (only this way may ask the network) or without it. keep: the folder in which
+ * symbols are cached, or NULL. */
 static char *names_of(const struct library *l, int by_libdw, const char *keep) {
     struct symbols *s = symbols_new(by_libdw);
     char *text = NULL;
@@ -134,7 +135,7 @@ static void copy(const char *from, const char *to, size_t least) {
     write_file(to, bytes, n);
 }
 
-/* A file that is another build, or whose headers point anywhere: refused, or (what libdw can read) left to it. */
+/* A file of another build, or one whose headers point anywhere, is refused, or left to libdw if that can read it. */
 static void another_and_damaged(void **state) {
     struct library l = library_of((const void *)ZSTD_compress);
     char name[64];
@@ -200,7 +201,7 @@ static void kept(void **state) {
     struct library few = library_of((const void *)ZSTD_compress);
     free(names_of(&few, 0, folder));
     assert_int_equal(count_kept(folder, name, sizeof name), 0);
-    /* This program: of one that is called so nobody asks for source lines (traces/inlined.h). */
+    /* A copy of this program, under a name for which nobody asks for source lines (traces/inlined.h). */
     struct library l = library_of((const void *)(uintptr_t)library_of);
     snprintf(self, sizeof self, "%s/libm-2.so", dir);
     copy("/proc/self/exe", self, 4096);
@@ -214,7 +215,7 @@ static void kept(void **state) {
     free(next);
     assert_int_equal(stat(name, &now), 0);
     assert_int_equal(now.st_ino, st.st_ino); /* and it was not made again */
-    /* How many bytes the names are (its sixth word), where they lie in the file and where the starts do is believed where that can be. */
+    /* The size of the names (the sixth word), their place in the file and the place of the starts are used only if they are possible. */
     for (size_t word = 5; word < 8; word++) {
         FILE *k = fopen(name, "r+");
         const uint64_t wrong = UINT64_MAX / 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is recorded can be asked: each record of kind DATA changes the database that a trace is converted to, and so does each of
- * its fields. A new record or field that nobody loads fails here.
+ * Everything that is recorded can be queried: each record of kind DATA, and each of its fields, changes the database that a trace is
+ * converted to. A new record or field that is not loaded fails here.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,8 @@ static int teardown(void **state) {
     return rmdir(dir);
 }
 
-/* A value for field i; another one where `odd`. What the records of a trace say of each other is kept: names, states, kinds. */
+/* Makes a value for field i, and another one if `odd`. Fields by which the records of a trace refer to each other keep their meaning: names,
+ * states, kinds. */
 static void fill(const struct trace_record *rec, unsigned i, int odd, struct writer_value *v) {
     static const uint64_t list[] = {3, 1, 4};
     static uint8_t events[64];
@@ -75,7 +76,7 @@ static void fill(const struct trace_record *rec, unsigned i, int odd, struct wri
     }
 }
 
-/* A value is a number or a text: of the kind that has the field. Of these records each field has its own. */
+/* Returns whether the record has fields that must fit the one that is tested (fit()), as the kind of a value, which is a number or a text. */
 static int is_fitted(const struct trace_record *rec) {
     return rec->id == TRACE_event_value || rec->id == TRACE_process || rec->id == TRACE_symbol ||
            rec->id == TRACE_variable;
@@ -93,7 +94,7 @@ static void fit(const struct trace_record *rec, unsigned field, struct writer_va
         v[TRACE_variable_kind].u = 3;
 }
 
-/* A trace with one record of this kind (NULL: none), about its field `field`: that has another value where `odd`. */
+/* Makes a trace with one record of this kind (NULL: none), to test its field `field`, which has another value if `odd`. */
 static void make(const struct trace_record *rec, unsigned field, int odd) {
     struct synthetic s = {.stacks = 2};
     struct writer_value v[TRACE_MAX_FIELDS] = {{.u = 0}};
@@ -145,7 +146,7 @@ static uint64_t hash(uint64_t h, const void *p, size_t n) {
     return (h ^ n) * 0x100000001b3u;
 }
 
-/* Of all rows of all tables, but for what is known of the file itself. */
+/* Returns a digest of all rows of all tables, without what is known about the file itself. */
 static uint64_t database(void) {
     struct convert_options opt = {0};
     struct convert_result res;
@@ -157,7 +158,7 @@ static uint64_t database(void) {
     if (rc)
         fail_msg("%s", res.error);
     inputs_free(&in);
-    /* Nothing is lost but what a row of `children` says. */
+    /* Nothing is lost except what a row of `children` says. */
     assert_int_equal(
         sqlite3_prepare_v2(res.db, "SELECT 1 FROM lost WHERE reason <> 'child'", -1, &rows, NULL),
         SQLITE_OK);
@@ -216,7 +217,7 @@ static const char *const left_out[] = {
     "process_group.ts", /* what is known of a group is so for the whole trace */
 };
 
-/* Of what a trace says about itself: all but how it is read. */
+/* Returns whether the record is loaded: all that a trace says about itself, except for how it is read. */
 static int is_loaded(const struct trace_record *rec) {
     return rec && (rec->kind == TRACE_KIND_DATA ||
                    (rec->kind == TRACE_KIND_META && rec->id != TRACE_schema &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/core/threads.h: the agent's own threads are counted and known as such, take no signal, and keep no process alive. */
+/* agent/core/threads.h: the agent's own threads are counted and known as such, get no signal, and keep no process alive. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ static void counted_and_known(void **state) {
     assert_false(threads_is_ours(p[0].tid, 1));
 }
 
-/* One that has not begun to run: any thread but the main one may be it. */
+/* A thread that has not begun to run: any thread except the main one may be it. */
 static void perhaps(void **state) {
     (void)state;
     __atomic_fetch_add(&ours.made, 1, __ATOMIC_SEQ_CST);
@@ -89,7 +89,8 @@ static void *nothing(void *unused) {
     return unused;
 }
 
-/* CPython ends a thread that asks for the GIL at its end; places are given back whatever way it ends, and where none begins. */
+/* CPython ends a thread that asks for the GIL while Python ends. Places are given back in whatever way a thread ends, and also if it cannot be
+ * started. */
 static void places_are_given_back(void **state) {
     pthread_t thread;
     (void)state;
@@ -120,7 +121,7 @@ static void *of_its_own(void *arg) {
     return (void *)(intptr_t)(err ? err : mine);
 }
 
-/* The service thread's files are its own, those of threads that it starts are the program's. */
+/* The service thread's files are its own; those of threads that it starts are the program's. */
 static void files(void **state) {
     struct probe other;
     pthread_t thread;
@@ -161,7 +162,7 @@ static void *watch(void *unused) {
     return unused;
 }
 
-/* exit() has run its handlers, as where glibc ends the process. */
+/* exit() has called its handlers, as it does when glibc ends the process. */
 static void by_exit(void) {
     _exit(3);
 }
@@ -173,7 +174,7 @@ static void *another(void *ms) {
 
 enum { ALONE, WITH_ANOTHER, BY_SYSTEM_CALL };
 
-/* A process whose main thread ends, and ours does not. Its status, and what our thread saw. */
+/* A process whose main thread ends while ours does not. Returns its status, and in `said` what our thread saw. */
 static int process(int how, int said[4]) {
     pthread_t thread;
     int status;
@@ -236,7 +237,7 @@ static void note_child(void) {
     in_child = 1;
 }
 
-/* In the child of a thread of ours that thread is the program's. */
+/* In the child of a fork by one of our threads, that thread is the program's. */
 static void a_thread_that_forked(void **state) {
     pthread_t thread;
     int status = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What PROBING_TORCH_PROFILING may say; the events of a torch_calls record; which steps they make; batches in a ring. */
+/* The values that PROBING_TORCH_PROFILING may have; the events of a torch_calls record; the steps that they make; batches in a ring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -162,7 +162,7 @@ static void test_steps(void **state) {
     torch_steps_free(&t);
 }
 
-/* What the root's calls counted before the first optimizer was evaluation; the same optimizer again is a step of its own. */
+/* What the root module's calls counted before the first optimizer's step was evaluation; the same optimizer's next step is a step of its own. */
 static void test_evaluation(void **state) {
     (void)state;
     struct torch_steps t = {0};
@@ -189,7 +189,7 @@ static void test_evaluation(void **state) {
     torch_steps_free(&t);
 }
 
-/* An evaluation that goes on is one; where its beginning is a row already, that row is wrong. */
+/* An evaluation that goes on is one evaluation; if its beginning is a row already, that row is wrong. */
 static void test_goes_on(void **state) {
     (void)state;
     struct torch_steps t = {0}, kept = {0};
@@ -209,7 +209,7 @@ static void test_goes_on(void **state) {
     torch_steps_free(&t);
 }
 
-/* Calls with gradients just before the first step are its own, those before an evaluation are not; by hand likewise. */
+/* Calls with gradients just before the first step belong to it, those before an evaluation do not; so it is with training by hand. */
 static void test_passes(void **state) {
     (void)state;
     for (unsigned by_hand = 0; by_hand < 2; by_hand++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace of PyTorch that grows: what comes since the last conversion is added, and the rows are those of one conversion of it all. */
+/* A trace of PyTorch that grows: what came since the last conversion is added, and the rows are those of one conversion of everything. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static int teardown(void **state) {
 
 /* ---- a program's events ---- */
 
-/* What a thread has open, and what of it is not written yet, as the agent keeps them. */
+/* What a thread has open, and which of its events are not written yet, as the agent keeps them. */
 struct running {
     uint64_t tid, next, last, begin, begin_call;
     struct {
@@ -85,7 +85,7 @@ static void number_of(sqlite3 *db, const char *sql, int64_t *out) {
     sqlite3_finalize(st);
 }
 
-/* Into `added`; or all of it into a database without a name, by the same clocks. */
+/* Converts into `added`; or everything into a database without a name, with the same clocks. */
 static sqlite3 *convert_trace(int all) {
     struct inputs in = {0};
     struct convert_options opt = {.out = all ? NULL : added,
@@ -125,7 +125,7 @@ static void compare(void) {
     sqlite3_close(db);
 }
 
-/* What is there so far is added; rows that go from the second time on are noted. */
+/* Adds what is there so far; counts rows that disappear, from the second time on. */
 static void add(void) {
     sqlite3 *db;
 
@@ -190,7 +190,7 @@ static void ends(struct running *t) {
     event(t, TORCH_EXIT, any(9) == 0 ? TORCH_FAILED : 0, 0, 0);
 }
 
-/* A call of a module, with others in it. */
+/* A call of a module, with other calls in it. */
 static void forward(struct running *t, unsigned depth) {
     event(t, TORCH_ENTER, 1 + depth * 2 + any(2), 0, 0);
     for (unsigned n = depth < 3 ? any(3) : 0; n > 0; n--)
@@ -198,7 +198,7 @@ static void forward(struct running *t, unsigned depth) {
     ends(t);
 }
 
-/* On this thread, or one of the engine's, which learns that the pass is over when the next one comes. */
+/* Runs on this thread, or on one of the engine's, which learns that the pass is over only when the next one begins. */
 static void backward(struct running *t) {
     struct running *on = any(2) ? t : &g.t[ENGINE];
     event(t, TORCH_SPAN, TORCH_SPAN_BACKWARD, 0, 0);
@@ -237,7 +237,7 @@ static void others(void) {
         forward(&g.t[OTHER], 1);
 }
 
-/* source: who counts. */
+/* source: what counts the steps. */
 static void train(struct running *t, unsigned steps, enum torch_source source) {
     for (unsigned i = 0; i < steps; i++) {
         if (any(2)) {
@@ -297,7 +297,7 @@ static void begin(unsigned seed, unsigned late) {
     }
 }
 
-/* Returns how many rows went that had been there, for each that is there in the end. */
+/* Returns how many rows disappeared, for each row that is there at the end. */
 static double finish(void) {
     sqlite3 *db;
     int64_t gone = 0, rows = 0;
@@ -333,7 +333,7 @@ static void test_training(void **state) {
     }
 }
 
-/* What other threads did is written long after, also what lies before ends of steps that are known. */
+/* Events of other threads are written long after, also events before ends of steps that are already known. */
 static void test_late(void **state) {
     (void)state;
     for (unsigned seed = 1; seed <= seeds(); seed++) {
@@ -343,7 +343,7 @@ static void test_late(void **state) {
     }
 }
 
-/* The root's calls count, until an optimizer says that these were evaluation. */
+/* The root module's calls count as steps, until an optimizer's step shows that they were evaluation. */
 static void test_evaluation(void **state) {
     (void)state;
     for (unsigned seed = 1; seed <= seeds(); seed++) {
@@ -356,7 +356,7 @@ static void test_evaluation(void **state) {
     }
 }
 
-/* Those with gradients may be the first step's own, or that of a training by hand. */
+/* Calls with gradients may belong to the first step, or be steps of a training by hand. */
 static void test_passes(void **state) {
     (void)state;
     for (unsigned seed = 1; seed <= 2 * seeds(); seed++) {
@@ -372,7 +372,7 @@ static void test_passes(void **state) {
     }
 }
 
-/* Another thread leads from now on; the program counts. */
+/* From here on another thread leads; the program counts. */
 static void test_leaders(void **state) {
     (void)state;
     for (unsigned seed = 1; seed <= seeds(); seed++) {
@@ -392,7 +392,7 @@ static int count(void *n) {
     return 0;
 }
 
-/* What the database has is not gone through for each answer: of a day's steps, the first ones tell that they count. */
+/* What the database has is not read again for each answer: in a day's steps, the first ones tell that they count. */
 static void test_many_steps(void **state) {
     enum {
         STEPS = 20000,

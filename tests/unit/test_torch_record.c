@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a RecordFunction's fields are found: in objects made like those of PyTorch 1.13 and 2.x, and like ones that nobody has
- * seen. (That the real ones are found is for tests/e2e/test_torch.py.) The agent is no library: its source is part of this program.
+ * Where the fields of a RecordFunction are found, in objects like those of PyTorch 1.13 and 2.x, and in objects like none that exist.
+ * (tests/e2e/test_torch.py tests the real ones.) The agent is no library: its source is part of this program.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 struct torch_lib torch_lib;
 
-/* A class: where its fields lie. 0: it has none. */
+/* A class, by the places of its fields; 0: it has no such field. */
 static struct {
     unsigned sequence, twin, thread, handle, async, debug,
         more; /* more: a second byte that _setAsync changes */
@@ -74,7 +74,7 @@ void torch_lib_remove(uint64_t handle) {
     registered--;
 }
 
-/* What is there; torch_lib_before() calls it. */
+/* Stands for the library's `before` function, which torch_lib_before() would call. */
 static void never(void *rf, const char *name, int64_t sequence) {
     (void)rf, (void)name, (void)sequence;
     fail();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of torch_call: each once, whatever the order in which calls end, and in the order of their ids while few enough wait. */
+/* Rows of torch_call: each is there once, in whatever order calls end, and in the order of ids while few enough wait. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static void put(struct torch_rows *t, int64_t id) {
     assert_int_equal(torch_rows_put(t, &r), SQLITE_OK);
 }
 
-/* A tree of calls, as they begin and end: 5 within each, 4 deep. */
+/* Makes a tree of calls, as they begin and end: 5 within each, 4 levels deep. */
 static void call(struct torch_rows *t, int depth) {
     int64_t id = torch_rows_begin(t);
 
@@ -76,7 +76,7 @@ static void test_calls_within_calls_come_in_order(void **state) {
     assert_int_equal(number("SELECT count(*) FROM torch_call WHERE id - ts <> 7 << 40"), 0);
     assert_int_equal(
         number("SELECT count(*) FROM came a JOIN came b ON b.n = a.n + 1 WHERE b.id < a.id"), 0);
-    /* What is 0 is not known, and neither is the time of a call that was not seen to end. */
+    /* A field of 0 is not known, and neither is the time of a call whose end was not seen. */
     assert_int_equal(
         number("SELECT count(*) FROM torch_call WHERE duration IS NOT NULL OR parent IS NOT NULL OR"
                " step IS NOT NULL OR seq <> 3"),
@@ -117,7 +117,7 @@ static void test_what_sqlite_refuses_is_told(void **state) {
     assert_int_equal(torch_rows_end(&t) & 0xff, SQLITE_CONSTRAINT);
 }
 
-/* One is open all the time, each seventh is left out. */
+/* One call is open all the time, and each seventh is left out. */
 static int make(void *ctx, struct torch_pipe *p) {
     struct torch_rows t;
     int rc = torch_rows_start(&t, p ? NULL : db, p, BASE, *(int *)ctx);
@@ -169,7 +169,7 @@ static void test_a_thread_of_their_own_makes_the_same_rows(void **state) {
         number("SELECT count(*) FROM (SELECT * FROM empty0 EXCEPT SELECT * FROM between0)"), 0);
 }
 
-/* What one thread is told, the other learns, and ends. */
+/* An error that one thread gets is passed to the other, which then ends. */
 static void test_what_is_refused_ends_both_threads(void **state) {
     struct load_now now;
     struct load l = {.db = db};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The setting `triggers`: what it allows, and what it refuses without touching the result. */
+/* The setting `triggers`: what it accepts, and what it refuses without changing the result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's unwinder against glibc's backtrace(), its reading of memory that is not there, and its tables.
- * The agent is no library: its sources are part of this program.
+ * The agent's unwinder compared with glibc's backtrace(), its reads of memory that does not exist, and its tables. The agent is no library:
+ * its sources are part of this program.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@
 #include "agent/unwind/rules.c"
 #include "agent/unwind/unwind.c"
 
-/* Sanitizers put frames of their own between, and take backtrace() over. */
+/* Sanitizers add frames of their own, and replace backtrace(). */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define SANITIZED 1
@@ -57,7 +57,7 @@ static struct unwind_regs regs_of(const ucontext_t *uc) {
                                 .known = UNWIND_BP | UNWIND_BX};
 }
 
-/* Both walks from the same place; the frames above this one must agree. */
+/* Both walks begin at the same place; the frames above this one must agree. */
 static NOINLINE void compare(void) {
     void *theirs[DEPTH];
     uint64_t ours[DEPTH];
@@ -82,7 +82,7 @@ static NOINLINE void nested(int n) {
     sink++;
 }
 
-/* A frame of unknown size: its CFA is found by rbp. */
+/* A frame of unknown size, whose CFA is found by rbp. */
 static NOINLINE void with_alloca(int n) {
     volatile char *p = alloca((size_t)n * 16 + 1);
     p[0] = 1;
@@ -90,7 +90,7 @@ static NOINLINE void with_alloca(int n) {
     sink += p[0];
 }
 
-/* An aligned frame: its CFA is found by an expression. */
+/* An aligned frame, whose CFA is found by an expression. */
 static NOINLINE void realigned(int n) {
     volatile char a[64] __attribute__((aligned(64)));
     volatile char *p = alloca((size_t)n * 16 + 1);
@@ -146,7 +146,7 @@ static uint32_t rnd(void) {
     return x;
 }
 
-/* The same stack twice: with the memo of wherever the last one was, and without. */
+/* The same stack twice: with the memo of the last walk, wherever that was, and without a memo. */
 static NOINLINE void both_ways(void) {
     static uint64_t with[DEPTH], without[DEPTH];
     ucontext_t uc;
@@ -165,7 +165,7 @@ static NOINLINE void both_ways(void) {
     shared += cut == 0;
 }
 
-/* Trees of calls: two functions that look alike on the stack, frames whose CFA is rbp's, aligned ones, the kernel's. */
+/* Trees of calls: two functions that look alike on the stack, frames whose CFA depends on rbp, aligned frames, and the kernel's. */
 static NOINLINE void wander(unsigned depth, unsigned seed);
 
 static NOINLINE void wander_twin(unsigned depth, unsigned seed) {
@@ -237,12 +237,12 @@ static void the_last_walk_helps_and_changes_nothing(void **state) {
         wander(rnd() % 40, 0);
     signal(SIGUSR2, SIG_DFL);
     assert_true(shared > walks / 2); /* most went to the stack's end */
-    /* A list of modules that has lost one: what was known is worth nothing. */
+    /* The list of modules has lost one: what was known before must not be used. */
     memo.generation++;
     both_ways();
 }
 
-/* A frame that the memo has and the stack no longer: the caller's address is another one. */
+/* A frame that is in the memo and not on the stack any more: the caller's address is another one. */
 static void a_changed_stack_is_walked_anew(void **state) {
     struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
     uint64_t pcs[DEPTH], again[DEPTH];
@@ -255,12 +255,12 @@ static void a_changed_stack_is_walked_anew(void **state) {
     struct unwind_regs regs = regs_of(&uc);
     size_t n = unwind_walk(&unwinder, &mem, &regs, &memo, pcs, DEPTH, &cut);
     assert_int_equal(cut, 0);
-    /* Only the memo knows this: where it is believed without a look, the walk shows it. */
+    /* Only the memo has this: if it is used without being checked, the walk shows it. */
     struct unwind_frame *f = memo.frame[memo.now];
     f[2].pc += 1;
     assert_int_equal(unwind_walk(&unwinder, &mem, &regs, &memo, again, DEPTH, &cut), n);
     assert_memory_equal(again, pcs, n * sizeof *pcs);
-    /* And it has learnt the stack as it is. */
+    /* And the memo then has the stack as it is. */
     f = memo.frame[memo.now];
     for (size_t i = 1; i < n; i++)
         assert_true(f[i].sp > f[i - 1].sp && f[i].pc == pcs[i]);
@@ -318,7 +318,7 @@ static void a_sleeping_thread(void **state) {
         in_sleeper += pcs[i] - (uint64_t)(uintptr_t)sleeper < 200;
     }
     if (memmem((void *)(uintptr_t)read, 64, "\x55\x48\x89\xe5", 4)) {
-        /* A libc with frame pointers (Ubuntu): its caller is found by rbp alone, which is not known. Nothing is guessed. */
+        /* A libc with frame pointers (Ubuntu): its caller is found by rbp alone, which is not known. The unwinder does not guess. */
         assert_int_equal(n, 1);
         assert_int_equal(cut, 1);
     } else {
@@ -352,7 +352,7 @@ static void garbage_ends_the_walk(void **state) {
     assert_int_equal(unwind_walk(&unwinder, &mem, &regs, NULL, pcs, DEPTH, &cut), 1);
     assert_int_equal(cut, 1);
     assert_int_equal(unwinder.map.missed, 1);
-    /* The list was looked through for it: not again for its neighbours, but for others. */
+    /* The list was searched for it: it is not searched again for its neighbours, but it is for others. */
     assert_int_equal(modmap_refresh(&unwinder.map), 0);
     assert_int_equal(unwinder.map.missed, 0);
     regs.pc = 0x12355;
@@ -363,7 +363,7 @@ static void garbage_ends_the_walk(void **state) {
     assert_int_equal(unwinder.map.missed, 1);
 }
 
-/* While the loader is at work its list is not read; nobody need miss a module for it to be read soon after. */
+/* While the loader is at work its list is not read; it is read soon after, even if no walk has missed a module. */
 static void a_busy_loader_is_asked_again(void **state) {
     static struct modmap fresh;
     (void)state;
@@ -379,7 +379,7 @@ static void a_busy_loader_is_asked_again(void **state) {
     munmap(fresh.view, fresh.view->bytes);
 }
 
-/* A caller's frame lies above and is aligned: else a walk could go on for ever on the same words. */
+/* A caller's frame lies above and is aligned: otherwise a walk could go on for ever over the same words. */
 static void a_frame_must_lie_above(void **state) {
     static const struct {
         int32_t off;
@@ -473,7 +473,7 @@ static void known_keys(void **state) {
     }
     assert_true(found > 300); /* the rest gave way to newer ones */
     memset(k, 0, sizeof k);
-    /* Two places for a key: the third that comes there takes that of the oldest. */
+    /* A key has two places: the third key that comes there takes the place of the oldest. */
     for (uint64_t i = 1; i < 6; i++) {
         known_add(k, 1024, i << 32 | 5);
         assert_true(known_has(k, 1024, i << 32 | 5));
@@ -485,7 +485,7 @@ static void known_keys(void **state) {
                 known_has(k, 1024, 4ull << 32 | 5) + known_has(k, 1024, 5ull << 32 | 5) == 1);
 }
 
-/* What the last walk knew of a frame holds while all that its step depended on is as it was, and not where that is not known. */
+/* What the last walk knew of a frame holds while everything that its step depended on is unchanged, and not if that is not known. */
 static void test_a_step_that_still_leads(void **state) {
     uint64_t words[4] = {0x1111, 0x2222, 0x3333, 0x4444};
     struct cfi_memory mem = {.read = guard_read, .ctx = &guard};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vtab: columns are those of records.def, values those of the trace, and a bound of time leaves
- * whole blocks alone. */
+/* vtab: columns are those of records.def, values those of the trace, and a bound on time leaves whole blocks unread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +34,7 @@ static int teardown(void **state) {
     return rmdir(dir);
 }
 
-/* A fresh reader, so that no block has been read yet. */
+/* Opens a new reader, so that no block has been read yet. */
 static int open_db(void **state) {
     (void)state;
     assert_int_equal(reader_open(&shared.reader, path), 0);
@@ -77,7 +76,7 @@ static void table(const char *record) {
     assert_int_equal(sqlite3_exec(db, create, NULL, NULL, NULL), SQLITE_OK);
 }
 
-/* Every record of the table is a SQL table with its fields in their order. */
+/* Every record type is an SQL table with its fields in their order. */
 static void columns(void **state) {
     (void)state;
     for (unsigned id = 1; id <= TRACE_MAX_ID; id++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer: what goes in through rings and writer_emit() comes out of the file. */
+/* writer: what goes in through rings and writer_emit() is what the file contains. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/inotify.h>
@@ -86,7 +86,7 @@ static void put_sample(struct ring *r, uint64_t ts, uint64_t tid, uint64_t stack
     ring_commit(f);
 }
 
-/* What the rows say, for the tests to look at. */
+/* What the rows say, for the tests to check. */
 struct seen {
     char strings[64][64];
     struct {
@@ -222,8 +222,7 @@ static void test_zstd_tool_reads_it(void **state) {
     assert_int_equal(t.by_type[TRACE_sample], 1000);
 }
 
-/* A key's definition may lie in another ring, before or behind; one that never comes is waited for,
- * then counted. */
+/* A key's definition may be in another ring, before or after its use; one that does not come is waited for, and then counted. */
 static void test_unknown_keys_wait(void **state) {
     (void)state;
     struct seen s = {0};
@@ -289,8 +288,7 @@ static void test_ring_full_and_damaged_are_counted(void **state) {
     assert_int_equal(t.lost[TRACE_LOST_damaged], 3);
 }
 
-/* More definitions than the dictionaries hold: a new epoch, whose ids start again; keys of the old
- * one still resolve. */
+/* More definitions than the dictionaries hold: a new epoch begins, whose ids start again; keys of the old one still resolve. */
 struct epochs {
     uint64_t next_id[4], native[4][DICTS_BOUND + 1];
 };
@@ -306,7 +304,7 @@ static void see_epochs(void *ctx, const struct trace_block_header *h, int type,
         assert_int_equal(get_list(v[TRACE_stack_native], native), 1);
         e->native[h->epoch][v[TRACE_stack_id].u] = native[0];
     } else if (type == TRACE_sample) {
-        /* The sample's cpu says which stack was meant. */
+        /* The sample's cpu_us says which stack was meant. */
         assert_true(v[TRACE_sample_stack].u >= 1);
         assert_true(v[TRACE_sample_stack].u <= e->next_id[h->epoch]);
         assert_int_equal(v[TRACE_sample_cpu_us].u, e->native[h->epoch][v[TRACE_sample_stack].u]);
@@ -406,7 +404,7 @@ static void test_open_refuses(void **state) {
     assert_int_equal(writer_close(w, "exit"), 0);
 }
 
-/* The first place cannot be used (another's, full): the next one is, and the recording does not fail. */
+/* The first place cannot be used (it is another user's, or full): the next one is, and the recording does not fail. */
 static void test_next_place(void **state) {
     (void)state;
     char next[128];
@@ -421,7 +419,7 @@ static void test_next_place(void **state) {
     unsetenv("XDG_RUNTIME_DIR");
 }
 
-/* The target closes all descriptors, and gets our number for a file of its own. */
+/* The target closes all descriptors, and its next file gets the number of ours. */
 static void test_stolen_descriptor(void **state) {
     (void)state;
     struct seen s = {0};
@@ -448,7 +446,7 @@ static void test_stolen_descriptor(void **state) {
     assert_int_equal(s.nsamples, 2);
 }
 
-/* A forked child forgets the writer; the parent goes on. */
+/* A forked child abandons the writer; the parent goes on. */
 static void test_abandon_in_child(void **state) {
     (void)state;
     int status;
@@ -539,7 +537,7 @@ static void test_concurrent(void **state) {
     pthread_t t[PRODUCERS];
     struct writer *w = open_writer("c.zst", PRODUCERS, 8192);
     shared_live = writer_live(w);
-    /* The users of the keys are read before their maker. */
+    /* The rings of those that use the keys are read before the ring of the one that defines them. */
     for (uintptr_t i = PRODUCERS; i-- > 0;)
         assert_int_equal(pthread_create(&t[i], NULL, producer, (void *)i), 0);
     while (__atomic_load_n(&producers_done, __ATOMIC_ACQUIRE) < PRODUCERS) {
