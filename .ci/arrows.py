@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the includes of the sources to the drawing in ARCHITECTURE.md.
+"""Checks the #includes of the sources against the drawing in ARCHITECTURE.md.
 
-usage: .ci/arrows.py            exit code 1, and a line for each, when an include crosses folders where no arrow is
-                                drawn, a drawn arrow is not there any more, or folders, or files, include each other in a
-                                circle, or when the file is longer than a page. X.c and X.h are one file; a header without
-                                an X.c is part of whoever includes it
+usage: .ci/arrows.py            Prints a line for each error, and ends with exit code 1: an include that crosses folders where
+                                no arrow is drawn; a drawn arrow without an include; folders or files that include each
+                                other in a circle; a drawing that is longer than a page. X.c and X.h count as one file; a
+                                header without an X.c counts as part of the files that include it
 
-The drawing: lines "    FOLDER -> FOLDER FOLDER ..." below the heading "## Arrows". tools/ may use gdbplugin/inspect.h alone.
+The drawing consists of lines "    FOLDER -> FOLDER FOLDER ..." below the heading "## Arrows". tools/ may include no header of
+gdbplugin/ except inspect.h.
 """
 import glob
 import os
@@ -16,12 +17,12 @@ import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 OWN = ("tools/export",)
-PAGE = 70, 120  # lines and columns: A4 in a type of fixed width
+PAGE = 70, 120  # lines and columns of an A4 page in a monospaced font
 ROOTS = ("traces", "writer", "agent", "gdbplugin", "converter", "tools")
 
 
 def folder(path):
-    """agent's folders and those of OWN count one by one, the others as a whole."""
+    """Returns the folder that a file counts for: agent's subfolders and those in OWN count separately, all other folders as a whole."""
     parts = os.path.dirname(path).split("/")
     return "/".join(parts[:2]) if parts[0] == "agent" or "/".join(parts[:2]) in OWN else parts[0]
 
@@ -34,7 +35,7 @@ def drawn():
 
 
 def includes():
-    """(source, target) of each include of a file of ours that the build does not make."""
+    """Yields (source, target) for each include of a file of ours, without those that the build makes."""
     for root in ROOTS:
         for source in sorted(glob.glob(root + "/**/*.[ch]", recursive=True)):
             for name in INCLUDE.findall(open(source).read()):
@@ -54,7 +55,7 @@ def included():
 
 
 def between_files():
-    """Arrows between files without their endings; through headers that have no .c."""
+    """Returns the arrows between files, without their endings; headers without a .c are passed through."""
     direct = {}
     for source, target in includes():
         direct.setdefault(source, set()).add(target)
@@ -71,7 +72,7 @@ def between_files():
 
 
 def circle(arrows):
-    """What lies on a circle, or between two: what is left when those without arrows in or out are taken away."""
+    """Returns what lies on a circle, or between two: what is left after everything without arrows in, or without arrows out, was removed."""
     left = set(arrows)
     while True:
         ends = {a for a, _ in left} & {b for _, b in left}

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# make demo: records half a minute of a real training run, converts it, asks it in
-# SQL, draws a flame graph.
+# make demo: records half a minute of a real training run, converts it, queries it in
+# SQL, and draws a flame graph.
 #
-#   .ci/demo.sh BUILD SECONDS        $PYTHON: which interpreter (else one that has PyTorch is found)
+#   .ci/demo.sh BUILD SECONDS        $PYTHON: the interpreter; without it, one that has PyTorch is searched for
 set -eu
 build=$1
 seconds=$2

@@ -1,16 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, through apt; says nothing and does nothing when all is there.
+# Installs missing packages with apt; prints and does nothing if all are there.
 #
 #   .ci/deps.sh build|test|test-all|lint|demo ...       (`make deps` = build and test)
 #
-# demo: PyTorch, unless an interpreter at hand has it (.ci/torch-python finds it).
-# Root or sudo is needed only when something is missing. Where neither is to be had (sudo may ask for its
-# password on a terminal), this names the one command to run and ends with 3.
+# demo: PyTorch, unless an installed interpreter has it (.ci/torch-python finds that).
+# Root or sudo (which may ask for a password on a terminal) is needed only if something is missing. If neither
+# is available, this prints the one command to run, and ends with 3.
 set -u
 cd "$(dirname "$0")/.." || exit 3
 
-# package  what else proves that it is there: a command, or a header
+# package, and optionally a command or a header that also proves that it is installed
 BUILD="
 gcc                gcc
 make               make
@@ -44,7 +44,7 @@ cppcheck           cppcheck
 shellcheck         shellcheck
 pyflakes3          pyflakes3
 "
-# Wanted, but the tests say "skipped" without them: not every system packages them.
+# Optional: without them tests are skipped. Not every system packages them.
 TEST_OPTIONAL="
 chromium           chromium
 g++                g++
@@ -53,11 +53,11 @@ python3-greenlet   -
 python3-pytest-xdist -
 python3-seccomp    -
 "
-# Wanted: what the demo's closing lines tell to type.
+# Optional: used by the commands that the demo suggests at its end.
 DEMO_OPTIONAL="
 sqlite3            sqlite3
 "
-# For `make test-all`: Pythons that this system does not have (.ci/sid-pythons.sh).
+# For `make test-all`: installs Pythons that this system does not have (.ci/sid-pythons.sh).
 TEST_ALL_OPTIONAL="
 debootstrap        debootstrap
 patchelf           patchelf
@@ -160,11 +160,11 @@ offers_torch() { # that is recorded: .ci/torch-python
     dpkg --compare-versions "$(apt-cache policy python3-torch 2>/dev/null | awk '$1 == "Candidate:" && $2 ~ /^[0-9]/ { print $2 }')" ge 1.13 2>/dev/null
 }
 
-# Only those optional packages that this system can really give (on Ubuntu chromium is a snap).
+# Only those optional packages that this system really offers (on Ubuntu chromium is a snap).
 for package in "${want[@]}"; do
     offered "$package" && need+=("$package")
 done
-# Not every system packages PyTorch (Ubuntu 24.04 does not, 22.04 has 1.8): then pip has it, into a virtual environment of its own.
+# Not every system packages PyTorch (Ubuntu 24.04 does not, 22.04 has 1.8): then pip installs it in a virtual environment of its own.
 if [ -n "$torch" ]; then
     if offers_torch; then
         need+=(python3-torch)
@@ -189,7 +189,7 @@ torch_by_pip() {
 
 printf '  %-7s %s\n' APT "installing ${#need[@]} package(s): ${need[*]}"
 if ! apt install --no-install-recommends "${need[@]}"; then
-    # Old lists name files that are gone from the mirror.
+    # Outdated lists name files that the mirror does not have any more.
     if [ $updated = yes ] || ! update || ! apt install --no-install-recommends "${need[@]}"; then
         tail -15 "$log" >&2
         echo "deps: apt-get could not install: ${need[*]} (its last words are above)" >&2

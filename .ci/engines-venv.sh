@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Prints the path of a Python with what reads Arrow and Parquet (pyarrow, pandas, Polars, DuckDB, nanoarrow, fsspec), and schemas (jsonschema), for the tests that need
-# them: $PROBING_ENGINES, else a virtual environment that is made once, where pip can, in the user's cache. With Java at
-# hand it gets pyspark (some 450 MB), with PROBING_ENGINES_ALL=1 (make test-all) chdb, moto, Datasette and the classes of
-# Perfetto's and OTLP's messages, too; a test says what it misses.
+# Prints the path of a Python with libraries that read Arrow and Parquet (pyarrow, pandas, Polars, DuckDB, nanoarrow, fsspec), and schemas (jsonschema), for the tests
+# that need them: $PROBING_ENGINES, or else a virtual environment in the user's cache, which is made once if pip can do it. If Java is
+# installed, it gets pyspark, too (some 450 MB); with PROBING_ENGINES_ALL=1 (make test-all) also chdb, moto, Datasette and the classes of
+# Perfetto's and OTLP's messages. A test that lacks one of them is skipped and says so.
 #
-#   .ci/engines-venv.sh        exit code 1, and why on stderr, when there is none
+#   .ci/engines-venv.sh        if there is none: exit code 1, and the reason on stderr
 set -u
 if [ -n "${PROBING_ENGINES:-}" ]; then
     "$PROBING_ENGINES" -c 'import pyarrow' 2>/dev/null && echo "$PROBING_ENGINES" && exit 0
@@ -26,7 +26,7 @@ if [ -e "$venv/.ready" ] && [ "$(cat "$venv/.ready")" = "$want" ] || { [ -e "$ve
     echo "$python"
     exit 0
 fi
-# Tests only look: what they may use, tests/run.sh has fetched before.
+# Tests install nothing: tests/run.sh has already fetched what they may use.
 [ -z "${PROBING_NO_FETCH:-}" ] || { echo "no virtual environment with $want, and fetching it failed, or make test was not asked to" >&2; exit 1; }
 base=
 for p in python3.12 python3.11 python3.13 python3 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[1-3].*/bin/python3; do

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what headers say of functions to their declarations.
+"""Checks what comments of headers say about functions against the functions' declarations.
 
-usage: .ci/examples.py          exit code 1, and a line for each, when a comment of a header calls one of the header's own functions
-                                with another number of arguments than it is declared with, or names in the form name() a function
-                                with the prefix of one of its own that is in no source
+usage: .ci/examples.py          Prints a line for each error, and ends with exit code 1: a comment of a header calls one of the
+                                header's own functions with a wrong number of arguments, or names as name() a function that has
+                                the prefix of one of the header's own but is in no source
 """
 import glob
 import os
@@ -15,7 +15,7 @@ ROOTS = ("traces", "writer", "agent", "gdbplugin", "converter", "tools")
 
 
 def arguments(text, at):
-    """How many the call whose '(' is at `at` has; None: it does not say (none, or with an ellipsis)."""
+    """Returns the number of arguments of the call whose '(' is at `at`; None if it does not tell (none, or with an ellipsis)."""
     depth, start, parts = 0, at + 1, []
     for i in range(at, len(text)):
         depth += (text[i] in "([{") - (text[i] in ")]}")
@@ -32,7 +32,7 @@ def bare(text):
 
 
 def split(text):
-    """The comments, and the rest."""
+    """Returns the comments, and the code without them."""
     comments = re.findall(r"/\*.*?\*/", text, re.S)
     return comments, re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 

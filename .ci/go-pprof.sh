@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Prints the path of a pprof that reads profile.pb.gz: $PROBING_PPROF, `pprof`, the one of an installed Go, else that of Debian's golang,
-# which is taken out of its package once, where apt has it (60 MB), and kept in the user's cache.
+# Prints the path of a pprof that reads profile.pb.gz: $PROBING_PPROF, `pprof`, or that of an installed Go; else that of Debian's golang,
+# which is extracted from its package once, if apt has it (60 MB), and kept in the user's cache.
 #
-#   .ci/go-pprof.sh        exit code 1, and why on stderr, when there is none
+#   .ci/go-pprof.sh        if there is none: exit code 1, and the reason on stderr
 set -u
 [ -z "${PROBING_PPROF:-}" ] || { echo "$PROBING_PPROF"; exit 0; }
 command -v pprof && exit 0
@@ -15,7 +15,7 @@ mkdir -p "$cache" || exit 1
 exec 9>"$cache/pprof.lock"
 flock 9
 [ -x "$cache/pprof" ] && { echo "$cache/pprof"; exit 0; }
-# Tests only look: what they may use, tests/run.sh has fetched before.
+# Tests install nothing: tests/run.sh has already fetched what they may use.
 [ -z "${PROBING_NO_FETCH:-}" ] || { echo "no pprof, and fetching it failed, or make test was not asked to" >&2; exit 1; }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# make lint: everything that can be said about the sources without running the product. One line a
-# step; what a failed step said follows it. BUILD: a folder for its own trees.
+# make lint: all checks of the sources that do not run the product. Prints one line for each step, and the
+# output of failed steps. BUILD: a folder for its own build trees.
 #
 #   .ci/lint.sh BUILD [STEP ...]      steps: arrows schema gcc names clang asan tsan cppcheck shellcheck pyflakes format
 set -u
@@ -30,12 +30,12 @@ step() { # NAME COMMAND...
     fi
 }
 
-# Folders include each other as ARCHITECTURE.md draws it, no files in a circle; headers call functions as they are declared.
+# Folders include each other as ARCHITECTURE.md draws it, files do not include each other in a circle, and examples in headers fit the declarations.
 do_arrows() { python3 .ci/arrows.py && python3 .ci/examples.py; }
-# Each view and column is explained.
+# converter/SCHEMA.md explains each view and column.
 do_schema() { python3 .ci/schema-md.py --check; }
 do_gcc() { make "$jobs" O="$build/gcc" CC=gcc all; }
-# Another optimisation level than gcc's: other warnings.
+# The optimisation level differs from that of gcc, because it influences the warnings.
 do_clang() { make "$jobs" O="$build/clang" CC=clang CFLAGS=-O1 all; }
 
 do_asan() {
@@ -43,7 +43,7 @@ do_asan() {
         make "$jobs" O="$build/asan" SAN=1 CFLAGS=-O1 unit
 }
 
-# What several threads and signal handlers touch at the same time without a lock.
+# The tests of memory that several threads and signal handlers use at the same time without a lock.
 do_tsan() {
     local test bad=0
     for test in tests/unit/test_ring*.c tests/unit/test_quiesce.c tests/unit/test_recorders.c; do
@@ -63,7 +63,7 @@ do_cppcheck() {
 
 do_shellcheck() { shellcheck "${SCRIPTS[@]}"; }
 
-# pyflakes has no way to be told that a name is imported on purpose (pytest's fixtures are): lines marked "# noqa" are.
+# pyflakes cannot be told that a name is imported on purpose, as pytest's fixtures are: lines marked "# noqa" are ignored here.
 do_pyflakes() {
     local line file number bad=0
     while read -r line; do
@@ -78,7 +78,7 @@ do_pyflakes() {
     return $bad
 }
 
-# Two folders with one name for two functions would be linked into one program without a word.
+# If two folders use one name for two functions, programs would be linked without an error.
 do_names() {
     make "$jobs" O="$build/gcc" CC=gcc libs >/dev/null || return 1
     local double
@@ -90,7 +90,7 @@ do_names() {
 
 do_format() {
     local tool=clang-format
-    # The style is kept by the version in Debian 12; others differ in small things.
+    # The style is that of the version in Debian 12; others differ in details.
     command -v clang-format-14 >/dev/null && tool=clang-format-14
     $tool --dry-run -Werror "${C_FILES[@]}"
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""converter/SCHEMA.md: every view and column of a database, with unit and source, and the tables under them.
+"""Makes converter/SCHEMA.md: every view and column of a database, with unit and source, and the tables under them.
 
     .ci/schema-md.py          writes it (make schema-md)
-    .ci/schema-md.py --check  says what is missing, wrong or old, and ends with 1 (make lint)
+    .ci/schema-md.py --check  prints what is missing, wrong or outdated, and then ends with exit code 1 (make lint)
 
 It is made of the comments in converter/schema/*.sql, of converter/schema/columns.txt and of traces/records.def. The views are those that
-SQLite makes of the schema, so a column that is not explained is found.
+SQLite makes of the schema, so columns without an explanation are found.
 """
 import difflib
 import glob
@@ -20,7 +20,7 @@ SQL = sorted(glob.glob(os.path.join(ROOT, "converter/schema/*.sql")))
 COLUMNS = os.path.join(ROOT, "converter/schema/columns.txt")
 RECORDS = os.path.join(ROOT, "traces/records.def")
 OUT = os.path.join(ROOT, "converter/SCHEMA.md")
-UNITS = ("% of one CPU", "of 1") # those of more than one word
+UNITS = ("% of one CPU", "of 1") # the units of more than one word
 
 HEAD = """<!-- Made by .ci/schema-md.py (make schema-md) of schema/*.sql, schema/columns.txt and ../traces/records.def: change those. -->
 # What is in a database
@@ -53,12 +53,13 @@ def records():
 
 
 def schema():
-    """The views and their columns, in the order of the files; and what stands above each object in the files."""
+    """Returns the views and their columns, in the order of the files; the comment above each object, and its statement; and the objects of
+    each file."""
     db = sqlite3.connect(":memory:")
     comments, code, files = {}, {}, {}
     for path in SQL:
         text = read(path)
-        if "--@ after load" in text:  # makes tables of views, for which there must be rows
+        if "--@ after load" in text:  # this file fills tables from views, which would need rows
             for stored, view in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(?:main\.)?(\w+) AS SELECT \* FROM (\w+_made)(?: LIMIT 0)?;", text):
                 db.execute("CREATE TABLE IF NOT EXISTS %s AS SELECT * FROM %s WHERE 0" % (stored, view))
             continue

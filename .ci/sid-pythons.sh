@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Pythons that this system does not have: 3.14, 3.15 and debug builds, from Debian sid. For `make test-all`.
 #
-#   .ci/sid-pythons.sh DIR           makes DIR (once: later calls only look), prints the interpreters, one a line
+#   .ci/sid-pythons.sh DIR           makes DIR, if it is not there yet, and prints the interpreters, one a line
 #   .ci/sid-pythons.sh --list DIR    only prints what is there
 #
-# DIR is a small Debian sid (debootstrap), and in DIR/usr/outside/ lie its interpreters once more, made to run outside of
-# any chroot: ld.so and the libraries are those of DIR, the file system is the caller's. Not in the list, but there: the
-# debug builds (python3.14d), and shared ones (python3.14-shared, a few lines of C over libpython3.14.so).
+# DIR is a small Debian sid (debootstrap). DIR/usr/outside/ has copies of its interpreters that run outside of any chroot,
+# with the ld.so and the libraries of DIR and the file system of the caller. It also has, though they are not printed,
+# debug builds (python3.14d) and shared ones (python3.14-shared, a few lines of C that use libpython3.14.so).
 #
-# Exit code 0; 3: cannot be had here; DIR/why-not, and one line on stderr, say why.
+# Exit code 0; or 3 if this is impossible here: DIR/why-not, and one line on stderr, say why.
 set -u
 
 packages=(python3.13 python3.13-dbg)
@@ -49,7 +49,7 @@ exec 9>"$dir/lock"
 flock 9 || fail "another one is at work"
 [ -e "$dir/complete" ] && { list "$dir"; exit 0; }
 
-# Where this system's own Debian packages come from, sid is as well. On others: debootstrap's default.
+# The mirror of this system's own Debian packages also has sid. Other systems use debootstrap's default.
 # shellcheck disable=SC2016
 mirror=$(apt-get indextargets --format '$(ORIGIN) $(SITE) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
     awk '$1 == "Debian" && $NF !~ /security/ { print $NF; exit }')
@@ -63,13 +63,13 @@ chmod +x "$dir/usr/sbin/policy-rc.d"
 inside() { env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 chroot "$dir" "$@" </dev/null >>"$dir/log" 2>&1; }
 # A mirror may lag behind, and so may this machine's clock.
 inside apt-get -q -y -o Acquire::Check-Valid-Until=false update || fail "apt-get update failed in it: $(tail -1 "$dir/log")"
-for package in "${packages[@]}"; do # one that sid no longer has does not keep the others out
+for package in "${packages[@]}"; do # each alone, so that one that sid does not have any more does not prevent the others
     inside apt-cache show "$package" && have+=("$package")
 done
 inside apt-get -q -y install --no-install-recommends "${have[@]}" ||
     fail "apt-get could not install them: $(tail -1 "$dir/log")"
 
-# An interpreter finds its library from where it lies: .../usr/outside is beside usr/lib.
+# An interpreter finds its library relative to its own place: .../usr/outside is beside usr/lib.
 lib=/lib/x86_64-linux-gnu
 outside() { # FILE: its own ld.so and libraries, wherever it runs
     patchelf --set-interpreter "$dir/lib64/ld-linux-x86-64.so.2" --force-rpath \

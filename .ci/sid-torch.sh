@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The newest PyTorch: Debian sid's (python3-torch), in the sid of .ci/sid-pythons.sh. For `make test-all`.
 #
-#   .ci/sid-torch.sh DIR      prints an interpreter that imports it, made once; as those others it runs outside of any chroot
+#   .ci/sid-torch.sh DIR      prints an interpreter that can import it, made once; like the others in DIR it runs outside of any chroot
 #
-# Exit code 0; 3: cannot be had here, and one line on stderr says why.
+# Exit code 0; or 3 if this is impossible here: one line on stderr says why.
 set -u
 [ $# -eq 1 ] || { echo "usage: .ci/sid-torch.sh DIR" >&2; exit 2; }
 fail() {

@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Prints the path of a Python with PyTorch 2.13 (CPU) for the tests that need a recent one: $PROBING_TORCH2, else a
-# virtual environment that is made once, where pip can get the CPU build, in the user's cache.
+# Prints the path of a Python with PyTorch 2.13 (CPU) for the tests that need a recent one: $PROBING_TORCH2, or else a
+# virtual environment in the user's cache, which is made once if pip can get the CPU build.
 #
-#   .ci/torch-venv.sh          exit code 1, and why on stderr, when there is none
+#   .ci/torch-venv.sh          if there is none: exit code 1, and the reason on stderr
 #
-# $PROBING_TORCH_INDEX: where pip finds the CPU builds (the CPU index that PyTorch's own instructions name), unless its
-# configuration knows. The large build for GPUs is fetched only with PROBING_TORCH_ANY=1 (make demo, where apt has no PyTorch).
+# $PROBING_TORCH_INDEX: where pip finds the CPU builds (the CPU index that PyTorch's own instructions name), if pip's configuration
+# does not say it. The large build for GPUs is fetched only with PROBING_TORCH_ANY=1 (make demo, if apt has no PyTorch).
 set -u
 version=2.13.0
 if [ -n "${PROBING_TORCH2:-}" ]; then
@@ -28,9 +28,9 @@ if [ -e "$venv/.ready" ]; then
     echo "$python"
     exit 0
 fi
-# Tests only look: what they may use, tests/run.sh has fetched before.
+# Tests install nothing: tests/run.sh has already fetched what they may use.
 [ -z "${PROBING_NO_FETCH:-}" ] || { echo "none in $venv, and fetching it failed, or make test was not asked to" >&2; exit 1; }
-# A shared libpython if there is one: the other kind is the system's, tested with its own PyTorch.
+# Prefers a Python with a shared libpython: the system's own is of the other kind, and tested with its own PyTorch.
 base=
 for p in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.11.*/bin/python3 python3.11 python3.12 python3.13 python3; do
     if path=$(command -v "$p") && "$path" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Would a test notice? Changes one line of C at a time, in a copy of the tree, and runs the tests of what was changed.
+"""Checks whether tests notice errors: changes one line of C at a time, in a copy of the tree, and runs the tests of the changed file.
 
     make mutants                                two mutants of each C file that a unit program covers: half an hour or so
     make mutants FILES='writer/encode.c agent/unwind/rules.c' N=20 SEED=7
     tests/mutants.py -n 5 --e2e='test_comm.py -k every_operation' agent/comm/comm_wrap.c
 
-A mutant is a line with an operator turned round, a number off by one, a condition that is always or never true, or a statement
-left out; comments, strings and preprocessor lines are left alone. It is killed when a test fails, crashes or hangs; one that does not
-compile counts for nothing. The same seed makes the same mutants. Survivors are shown as they were and as they are: some
-cannot be noticed at all (another size of a buffer), the others are tests that are missing.
+A mutant is a line with an operator reversed, a number changed by one, a condition made always or never true, or a statement left out; comments,
+strings and preprocessor lines stay. It is killed if a test fails, crashes or hangs; one that does not compile does not count. The same seed
+makes the same mutants. Of survivors the line is shown before and after the change: some cannot be noticed at all (another size of a buffer);
+the others show which tests are missing.
 
-Which tests: the unit programs that include the file or its header (their .d files say it), and those of its folder in UNITS. With
---e2e (make mutants E2E=1) also the end-to-end tests of its folder, or with arguments of pytest these, on what the former let
-live; some minutes each. A file that none covers is said to have no tests and left out of the rate.
+The tests are the unit programs that include the file or its header (as their .d files say), and those of its folder in UNITS. With --e2e (make
+mutants E2E=1), mutants that survive these are also given to the end-to-end tests of the folder, or to those that the arguments for pytest
+select; that takes some minutes for each. A file that no test covers is reported as such, and left out of the rate.
 """
 import argparse
 import collections
@@ -33,13 +33,13 @@ import tempfile
 
 REPO = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("traces", "writer", "agent", "converter", "gdbplugin", "tools")
-UNITS = {  # libraries that unit programs use as wholes: which ones
+UNITS = {  # unit programs that use these libraries as a whole
     "traces": "block rows varint settings merge exprs triggers golden torch symbols writer",
     "writer": "rows ring writer live segment finish disk block golden reader",
     "agent/pywalk": "pywalk debug_offsets", "gdbplugin": "inspect_pure inspect_process",
     "converter": "convert reader vtab golden symbols torch tables merge",
 }
-E2E = (  # the longest that fits
+E2E = (  # the longest folder name that matches
     ("agent", "test_agent.py test_agent_records.py test_sampler_signals.py"), ("agent/comm", "test_comm.py"),
     ("agent/gpu", "test_gpu.py test_torch_cuda.py"), ("agent/python", "test_api.py test_agent_eval.py"),
     ("agent/pywalk", "test_pywalk.py test_objects.py test_pywalk_tasks.py"), ("agent/torch", "test_torch.py"),
@@ -57,19 +57,19 @@ SWAPS = [(r" == ", " != "), (r" != ", " == "), (r" <= ", " < "), (r" < ", " <= "
 
 
 def programs():
-    """What end-to-end tests run beside the product: some are linked with its libraries, and so with a mutant."""
+    """Programs that end-to-end tests run beside the product. Some are linked with its libraries, and so with a mutant."""
     return ["build/" + str(p.relative_to(REPO))[:-2] for p in sorted((REPO / "tests/programs").glob("*.c"))]
 
 
 def code_only(text):
-    """The text with comments, strings and preprocessor lines blanked out: all else stays in its place."""
+    """Returns the text with comments, strings and preprocessor lines replaced by blanks, so that everything else stays in its place."""
     blank = lambda m: re.sub(r"[^\n]", " ", m.group())
     text = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
     return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.M)
 
 
 def mutants_of(path, n, seed):
-    """[(line number, the line before, and after)], each of another place."""
+    """Returns [(line number, the line before, the line after)], each for another place."""
     text = (REPO / path).read_text()
     lines, plain, found = text.split("\n"), code_only(text).split("\n"), []
     for number, line in enumerate(plain):
@@ -103,7 +103,7 @@ class Tree:
                 shutil.copy2(str(REPO / name), str(root / name))
 
     def run(self, cmd, seconds):
-        """The exit code, and what was said; no process of it is left."""
+        """Runs a command. Returns its exit code and output; none of its processes is left."""
         def limits():
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
@@ -127,7 +127,7 @@ class Tree:
         return p is not None and p.returncode == 0, said
 
     def units(self, path):
-        """Names of the unit programs that test this file."""
+        """Returns the names of the unit programs that test this file."""
         names = set()
         for folder in UNITS:
             if path.startswith(folder + "/"):
@@ -138,7 +138,7 @@ class Tree:
         return sorted(n for n in names if (self.root / "tests/unit" / (n + ".c")).exists())
 
     def try_mutant(self, path, mutant, e2e):
-        """"killed", "survived", "stillborn" or "uncovered", and by what."""
+        """Returns "killed", "survived", "stillborn" or "uncovered", and which test killed it."""
         units = self.units(path)
         if not units and not e2e:
             return "uncovered", ""

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests of a built tree and ends with the runners' own closing lines.
+# Runs the tests of a built tree. The last lines are the runners' own summaries.
 #
 #   tests/run.sh BUILD unit|e2e|all ... [pytest's arguments]
 #
-#   unit   each cmocka program: its closing lines, or all it said when it failed
-#   e2e    pytest over tests/e2e without the slow ones; all: with them, and with more Pythons
+#   unit   each cmocka program: prints its summary, or all of its output if it failed
+#   e2e    pytest for tests/e2e without the slow tests
+#   all    pytest for tests/e2e with the slow tests, and with more Pythons
 #
-# Exit code: 0 when everything passed.
+# Exit code 0 if everything passed.
 set -u
 build=$(cd "$1" && pwd) || exit 2
 shift
@@ -15,7 +16,7 @@ cd "$(dirname "$0")/.." || exit 2
 failed=0
 unset MAKEFLAGS MAKELEVEL MFLAGS
 
-run_parallel() { # programs, one a line: what each says and its exit code go into files beside it
+run_parallel() { # programs, one a line: writes the output and exit code of each into files beside it
     # shellcheck disable=SC2016
     xargs -P "$(nproc)" -I{} sh -c 'timeout -k 5 1200 "$1" >"$1.out" 2>&1 </dev/null; echo $? >"$1.rc"' - {}
 }
@@ -52,7 +53,7 @@ unit() {
         $bad "$log"
 }
 
-# What tests use where it can be had, once for all; a test that misses it is skipped and says so.
+# Fetches what tests use, if possible, once for all tests; a test that lacks it is skipped and says so.
 fetch() {
     local script
     for script in "$@"; do
@@ -65,9 +66,9 @@ e2e() {
     local python workers mark=("$@") where=${PROBING_E2E:-tests/e2e}
     rm -rf "$build/tests/pytest-cache"
     python=$(.ci/pytest-python) || { failed=1; return; }
-    # Most tests wait for something: with one more at a time than there are processors an eighth of their time was left over, so two more,
-    # where pytest-xdist is (python3-pytest-xdist), those of a file one after the other, since they share what one of them recorded.
-    # ARGS='-n 0': one at a time.
+    # With pytest-xdist (python3-pytest-xdist), runs two tests more at a time than there are processors (at most 8), because most tests wait for something:
+    # with one more, an eighth of the processors' time was unused. Tests of one file run one after the other, because they share recordings.
+    # ARGS='-n 0' runs one test at a time.
     workers=$(($(nproc) < 7 ? $(nproc) + 2 : 8))
     ! "$python" -c 'import xdist' 2>/dev/null || mark=(-n "$workers" --dist loadfile "${mark[@]}")
     PROBING_BUILD=$build "$python" -m pytest -q -rs -o cache_dir="$build/tests/pytest-cache" "${mark[@]}" "$where" \
@@ -84,7 +85,7 @@ while [ $# -gt 0 ]; do
         e2e -m 'not slow' "$@"
         break
         ;;
-    all) # with the Pythons of Debian sid, where they can be had; else a test says why they are skipped
+    all) # with the Pythons of Debian sid, if they can be installed; else a test says why not
         PROBING_SID=$build/sid
         [ -n "${PROBING_PYTHONS:-}" ] || PROBING_PYTHONS=$(.ci/sid-pythons.sh "$PROBING_SID" | tr '\n' ' ')
         export PROBING_PYTHONS PROBING_SID

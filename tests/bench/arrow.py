@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Traces to Arrow against their conversion in the same run, and the slope from 10 to 1,000 traces: CPU seconds, so that a busy machine counts
-less. Part "arrow" of make bench (run.py); by hand:
+"""Compares reading traces as Arrow with converting them in the same run, and measures how the time grows from 10 to 1,000 traces. In CPU seconds,
+which depend less on how busy the machine is. Part "arrow" of make bench (run.py); by hand:
 
-    arrow.py BUILD SCRATCH [TRACE...]     traces to read; without, a fleet of 1,000 ranks and a synthetic trace of 4 M samples are made in SCRATCH
+    arrow.py BUILD SCRATCH [TRACE...]     TRACE: the traces to read. Without any, a fleet of 1,000 ranks and a synthetic trace of 4 M samples are made in SCRATCH
 """
 import glob
 import os
@@ -18,7 +18,7 @@ COUNTS = (10, 30, 100, 300, 1000)
 
 
 def read(paths, columns):
-    """(rows, CPU seconds) of a stream, every batch looked at and let go."""
+    """Reads a stream batch by batch, keeping none. Returns (rows, CPU seconds)."""
     import probing
     from probing import _arrow
     table = probing.open(*paths).samples
@@ -38,7 +38,8 @@ def convert(build, scratch, paths):
 
 
 def compare(build, scratch, name, paths):
-    """[(what, rows a CPU second, times the conversion)], medians of three rounds of one after the other."""
+    """Returns [(what, rows a CPU second, how many times as fast as the conversion)]: medians of three rounds, in each of which all are
+    measured in turn."""
     found = {}
     for _ in range(3):
         cpu = convert(build, scratch, paths)
@@ -49,7 +50,7 @@ def compare(build, scratch, name, paths):
 
 
 def slope(traces, counts=COUNTS):
-    """({traces: seconds}, seconds a trace, seconds of 10,000 such, and twice its error) by a line through them."""
+    """Fits a line. Returns ({traces: seconds}, seconds a trace, seconds that 10,000 traces would take, and twice the error of that)."""
     points = [(n, min(read(traces[:n], ("timestamp", "func", "count"))[1] for _ in range(3))) for n in counts if n <= len(traces)]
     n, mx, my = len(points), sum(p[0] for p in points) / len(points), sum(p[1] for p in points) / len(points)
     sxx = sum((p[0] - mx) ** 2 for p in points)
@@ -61,7 +62,7 @@ def slope(traces, counts=COUNTS):
 
 
 def make_fleet(build, out, ranks, minutes):
-    """Paths of its traces."""
+    """Returns the paths of the fleet's traces."""
     if not os.path.isdir(out):
         subprocess.run([os.path.join(build, "tests/fleet/probing-fleet"), "--quiet", "--out", out, "--ranks", str(ranks), "--nodes", str(ranks // 8),
                         "--minutes", str(minutes), "--hz", "100"], check=True)
@@ -69,7 +70,7 @@ def make_fleet(build, out, ranks, minutes):
 
 
 def measure(build, scratch, traces=(), ranks=1000, samples=4000000, minutes=5):
-    """{compared: as compare(), bytes: of a sample row on disk, slope: as slope(), memory: peak MB}"""
+    """Returns {compared: see compare(), bytes: of a sample row on disk, slope: see slope(), memory: peak MB}."""
     sys.path.insert(0, os.path.join(build, "share", "probing", "python"))
     compared = []
     traces = list(traces)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks of a process that has torch loaded and works: how long each tool takes, and for how long the process stands still
-meanwhile, seen from outside (its state in /proc, asked again and again)."""
+"""Stacks of a process that has torch loaded and works: how long each tool takes, and for how long it stops the process meanwhile, as seen from outside
+(by polling its state in /proc)."""
 import os
 import re
 import shutil
@@ -13,7 +13,7 @@ from common import WORKLOAD, Failed, environment, median
 
 
 class Watch(threading.Thread):
-    """The time in which the main thread of a process was held by a tracer."""
+    """Measures for how long a tracer holds a process's main thread."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -43,7 +43,7 @@ class Watch(threading.Thread):
 
 
 def once(cmd, pid, env):
-    """(seconds in all, seconds held as seen from outside, seconds held by its own word or None)"""
+    """Returns (seconds in all, seconds held as seen from outside, seconds held as the tool says, or None)."""
     watch = Watch(pid)
     watch.start()
     start = time.perf_counter()
@@ -77,7 +77,7 @@ def variants(place, pid):
 
 
 def find(place, name):
-    """A peer in PATH, or installed for this bench; None: it is not to be had."""
+    """Returns a peer that is in PATH or was installed for this bench; None if there is none."""
     path = shutil.which(name)
     home = place.path("peer-" + name)
     if not path and not os.path.exists(home):
@@ -89,7 +89,7 @@ def find(place, name):
 
 
 def measure(place, python, repeats):
-    """[(name, ours, wall, held, told)] in seconds, medians; wall None: it failed, and held says why."""
+    """Returns [(name, ours, wall, held, told)] with medians in seconds. If wall is None, the tool failed, and held says why."""
     env = environment(place)
     target = subprocess.Popen([python, WORKLOAD, "target", "600"], env=env, cwd=place.dir, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of the bench share: where things are, how a workload is run, statistics."""
+"""What the parts of the bench share: where files are, how a workload is run, and statistics."""
 import json
 import os
 import resource
@@ -38,8 +38,8 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-# glibc gives memory back to the kernel and takes it again within a step or does not, as the last block of the heap happens to
-# lie; on a virtual machine that is up to a fifth of a training step, one way or the other. For slow-downs it keeps what it has.
+# Whether glibc gives memory back to the kernel and takes it again within a step depends on where the last block of the heap happens to be;
+# on a virtual machine that is up to a fifth of a training step, one way or the other. For slow-downs it keeps the memory that it has.
 STEADY = {"MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_MMAP_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "67108864"}
 
 
@@ -56,7 +56,8 @@ class Failed(Exception):
 
 
 def run_workload(place, prefix, python, args, timeout=300, program=WORKLOAD, **more):
-    """Runs a workload behind a profiler's command line (prefix); its own figures, and the CPU time of all. `more`: environment."""
+    """Runs a workload behind a profiler's command line (prefix). Returns the workload's own figures, and the CPU time of all processes.
+    `more` goes into the environment."""
     env = environment(place, **more)
     try:
         os.unlink(env["BENCH_OUT"])
@@ -91,7 +92,7 @@ def median(values):
 
 
 def spread(values):
-    """Standard error of the median, from the median absolute deviation."""
+    """Returns the standard error of the median, estimated from the median absolute deviation."""
     middle = median(values)
     deviation = 1.4826 * median([abs(v - middle) for v in values])
     return 1.2533 * deviation / len(values) ** 0.5 if values else float("nan")
@@ -102,8 +103,8 @@ def last_line(text):
     return lines[-1] if lines else ""
 
 
-# What a process has used at most is counted from the memory of the one that forked it: a child of a bench that holds 300 MB would never
-# be seen to take less. So a small interpreter starts it, and says what it used.
+# The peak memory of a process includes that of the process that forked it: a child of a bench that holds 300 MB would never seem to take
+# less. So a small interpreter starts it, and reports what it used.
 USED = """import json, os, subprocess, sys
 child = subprocess.Popen(sys.argv[2:])
 _, status, use = os.wait4(child.pid, 0)
@@ -113,7 +114,8 @@ with open(sys.argv[1], "w") as f:
 
 
 def used(words, **how):
-    """(exit code, CPU seconds, peak MB, what subprocess.run() says of it) of a process; how: run()'s. Some 10 MB are the least that is seen."""
+    """Runs a process, with `how` as arguments of subprocess.run(). Returns (exit code, CPU seconds, peak MB, the result of run()). Less
+    than some 10 MB cannot be seen."""
     with tempfile.NamedTemporaryFile("r") as said:
         done = subprocess.run([sys.executable, "-I", "-S", "-c", USED, said.name] + words, **how)
         code, cpu, memory = json.load(said) if not done.returncode else (done.returncode, 0, 0)
@@ -121,7 +123,7 @@ def used(words, **how):
 
 
 def find_peer(place, command, packages):
-    """Path of a peer's program: in PATH, or installed by pip into the build folder. (path, version) or (None, why)."""
+    """Finds a peer's program in PATH, or installs it by pip into the build folder. Returns (path, version), or (None, why)."""
     target = place.path("peers")
     candidates = [shutil.which(command), os.path.join(target, "bin", command)]
     for path in candidates:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`probing export` in every format against the conversion of the same traces in the same run: CPU seconds, bytes, memory. Part "exports" of
-make bench (run.py)."""
+"""Compares `probing export` in every format with the conversion of the same traces in the same run: CPU seconds, bytes, memory. Part "exports"
+of make bench (run.py)."""
 import os
 import re
 import statistics
@@ -11,13 +11,13 @@ from common import used
 
 
 def formats(tool):
-    """The formats that the help names."""
+    """Returns the formats that the help names."""
     text = subprocess.run([tool, "export", "--help"], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
     return re.findall(r"^  ([a-z]+) +\S", text.split("\nFormats:\n", 1)[1].split("\n\n", 1)[0], re.M)
 
 
 def export(tool, name, database, out):
-    """(CPU seconds, bytes, peak MB)"""
+    """Returns (CPU seconds, bytes, peak MB)."""
     table = ["--table", "samples"] if name in ("csv", "jsonl") else []
     with open(out, "wb") as f:
         code, cpu, memory, _ = used([tool, "export", "-q", "--format", name] + table + [database], stdout=f, stdin=subprocess.DEVNULL)
@@ -29,8 +29,8 @@ def export(tool, name, database, out):
 
 
 def measure(build, scratch, ranks=16, minutes=5):
-    """(what it is of, {bytes of the traces, of the database, conversion's CPU seconds}, [(format, seconds, times the conversion's, bytes, MB)]),
-    medians of three rounds, in which each follows the conversion."""
+    """Returns (what was exported, {bytes of the traces, of the database, the conversion's CPU seconds}, [(format, seconds, times the
+    conversion's, bytes, MB)]): medians of three rounds, in which each format follows the conversion."""
     tool, traces, database = (os.path.join(build, "bin", "probing"), os.path.join(scratch, "exports-%d-%d" % (ranks, minutes)),
                               os.path.join(scratch, "bench.db"))
     paths = arrow.make_fleet(build, traces, ranks, minutes)

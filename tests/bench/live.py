@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a question to a process that is being recorded costs: the first one, the next, and one less than a second later. CPU time of the command,
-beside that of one that does nothing. Part "live" of make bench (run.py); by hand:
+"""What a question to a process that is being recorded costs: the first question, the next one, and one less than a second later. In CPU time of
+the command, compared with that of a command that does nothing. Part "live" of make bench (run.py); by hand:
 
     live.py BUILD SCRATCH PYTHON_WITH_TORCH [SECONDS [TIMES]]
 """
@@ -24,7 +24,7 @@ QUESTIONS = (("SELECT 1", "SELECT 1"), ("stack now", "SELECT func, lineno FROM p
 
 
 def cpu_of(command, env):
-    """CPU seconds of a command that has to end well."""
+    """Runs a command that must succeed, and returns its CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, universal_newlines=True, env=env)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -34,7 +34,8 @@ def cpu_of(command, env):
 
 
 def one(command, env, cache, old):
-    """The question as it is asked `old` after the one before: nothing is there, a database from long ago, one of now."""
+    """Asks the question. old=None: for the first time, without a database; True: with the database of a question from long ago; False: with
+    one of just now."""
     if old is None:
         shutil.rmtree(cache, ignore_errors=True)
     for path in glob.glob(os.path.join(cache, "*.db")) if old else ():
@@ -43,7 +44,7 @@ def one(command, env, cache, old):
 
 
 def measure(place, python, seconds, times):
-    """({question: (first, next, at once)} in seconds of CPU, of `probing --version`, bytes of the trace)"""
+    """Returns ({question: (first, next, at once)} in CPU seconds, the same for `probing --version`, the bytes of the trace)."""
     trace, cache, run_dir = place.path("live.zst"), place.path("live.cache"), place.path("live.run")
     for path in (cache, run_dir, trace + ".d"):
         shutil.rmtree(path, ignore_errors=True)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One program recorded by probing, py-spy and memray, and each file read by who wrote it, in one run: CPU time, memory, bytes, rows.
+"""One program is recorded by probing, py-spy and memray, and each file is read by the tool that wrote it, in one run: CPU time, memory, bytes, rows.
 
     own_files.py BUILD SCRATCH
 
-The question is the same for all: how much is whose, by function. py-spy reads no file of its own again: its two formats (raw: a line for each
+The question is the same for all: how much belongs to which function. py-spy does not read its own files: its two formats (raw: a line for each
 stack with a count; speedscope's JSON) are read as their users do, by a dozen lines of Python. memray's is read by its command `stats` and by its
-FileReader. A row is a sample to the samplers, an allocation to memray: the time for each row is what can be compared, and the bytes of one.
-Each reader is a process of its own; CPU seconds, the median of three rounds. Who is not here, and pip cannot install, is left out with its reason.
+FileReader. For the samplers a row is a sample, for memray an allocation, so only the time and the bytes for each row can be compared.
+Each reader is a process of its own; figures are medians of three rounds, in CPU seconds. A tool that is not installed, and that pip cannot
+install, is left out, with the reason.
 """
 import collections
 import os
@@ -37,7 +38,7 @@ for _ in range(int(sys.argv[1])):
     count(write(make(2000)))
 """
 RATE = 1000
-# Each says the number of rows, and the function that has most.
+# Each prints the number of rows, and the function that has most.
 RAW = """
 import collections, sys
 rows, by = 0, collections.Counter()
@@ -79,7 +80,7 @@ print(rows, functions.most_common(1)[0][0])
 
 
 def find_memray(place):
-    """(its folder, None), or (None, why): it must be imported, so it lies in a folder of its own."""
+    """Returns (the folder that memray is in, None), or (None, why not). It must be imported, so it is in a folder of its own."""
     target = place.path("peers-memray")
     for again in (False, True):
         done = subprocess.run([sys.executable, "-c", "import memray"], env=dict(os.environ, PYTHONPATH=target), stdout=subprocess.PIPE,
@@ -96,7 +97,7 @@ def find_memray(place):
 
 
 def record(words, path):
-    """The file that a recorder wrote: its size, or why there is none."""
+    """Runs a recorder. Returns the size of its file, or why there is none."""
     if os.path.exists(path):
         os.unlink(path)
     try:
@@ -109,7 +110,7 @@ def record(words, path):
 
 
 def readers(place, program, rounds, missing):
-    """{name: (command, environment, the file, how its rows are found in what is said)}"""
+    """Returns {name: (command, environment, the file, how the number of rows is found in its output)}."""
     found = collections.OrderedDict()
     run = [sys.executable, program, str(rounds)]
     first = re.compile(r"^(\d+)\b", re.M)
@@ -148,7 +149,7 @@ def readers(place, program, rounds, missing):
 
 
 def measure(place, rounds=400):
-    """({reader: (CPU s, peak MB, bytes, rows)}, {reader: why it is left out})"""
+    """Returns ({reader: (CPU s, peak MB, bytes, rows)}, {reader: why it is left out})."""
     program, missing, results = place.path("own_program.py"), {}, collections.OrderedDict()
     with open(program, "w") as f:
         f.write(PROGRAM)
@@ -168,7 +169,7 @@ def measure(place, rounds=400):
 
 
 def table(found, missing):
-    """Lines for people."""
+    """Returns the results as lines for people."""
     for name, (cpu, memory, size, rows) in found.items():
         yield "%-45s %7.2f s CPU  %7.1f MB of memory  %8.2f MB read  %9d rows, %6.2f us and %6.1f bytes a row" % (
             name, cpu, memory, size / 1e6, rows, cpu / rows * 1e6, size / rows)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same job read by probing and by what reads Chrome's (Kineto's) JSON, in one run: time, memory, bytes.
+"""The same job is read by probing and by tools that read Chrome's (Kineto's) JSON, in one run: time, memory, bytes.
 
-    readers.py BUILD SCRATCH [PYTHON]     PYTHON has what it may of pandas, duckdb, hta (HolisticTraceAnalysis); else it is left out, with the reason
+    readers.py BUILD SCRATCH [PYTHON]     PYTHON may have pandas, duckdb and hta (HolisticTraceAnalysis); those that it lacks are left out, with the reason
 
 The job is a fleet's (tests/fleet). Its module calls and collectives are written a second time, as the JSON that torch's profiler writes of such
 calls (one file a rank, `traceEvents` of ph X with ts and dur in us). The question is the same for all: calls and seconds of each name, of all ranks.
-Each reader is a process of its own. CPU seconds, so that a busy machine counts less; a median of three, one after the other.
+Each reader is a process of its own. Figures are medians of three rounds, in CPU seconds, which depend less on how busy the machine is.
 """
 import collections
 import glob
@@ -66,7 +66,7 @@ print(sum(len(t.t.get_trace(i)) for i in range(len(sys.argv) - 1)))
 
 
 def measured(words, env=None):
-    """(stdout, CPU seconds, peak MB) of a process."""
+    """Returns (stdout, CPU seconds, peak MB) of a process."""
     code, cpu, memory, done = used(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, universal_newlines=True)
     if code:
         raise RuntimeError(last_line(done.stderr or done.stdout) or "exit code %d" % code)
@@ -74,7 +74,7 @@ def measured(words, env=None):
 
 
 def write_json(db, out):
-    """One file a rank; how many calls there are."""
+    """Writes one file for each rank, and returns how many calls there are."""
     os.makedirs(out, exist_ok=True)
     c = sqlite3.connect(db)
     total = 0
@@ -91,7 +91,7 @@ def write_json(db, out):
 
 
 def measure(build, scratch, python=None, ranks=16, minutes=5):
-    """({reader: (CPU s, peak MB, bytes read)}, {reader: why it is left out})"""
+    """Returns ({reader: (CPU s, peak MB, bytes read)}, {reader: why it is left out})."""
     tool = os.path.join(build, "bin", "probing")
     fleet, db, chrome = (os.path.join(scratch, n) for n in ("readers-fleet", "readers.db", "readers-json"))
     subprocess.run([os.path.join(build, "tests/fleet/probing-fleet"), "--quiet", "--out", fleet, "--ranks", str(ranks), "--nodes", "2",
@@ -128,7 +128,7 @@ def measure(build, scratch, python=None, ranks=16, minutes=5):
 
 
 def table(found, missing, sizes):
-    """Lines for people."""
+    """Returns the results as lines for people."""
     base = found["probing query TRACE..., first question"]
     yield "%d calls of modules. Traces %.1f MB, as JSON %.1f MB (%.0f x), gzipped %.1f MB (%.1f x)." % (
         sizes["calls"], sizes["trace"] / 1e6, sizes["json"] / 1e6, sizes["json"] / sizes["trace"], sizes["json.gz"] / 1e6, sizes["json.gz"] / sizes["trace"])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured, and the pages made of it.
+"""Stores what was measured, and makes the pages of it.
 
-A part (PARTS in run.py) says what it measured into a Report. results.json keeps the last Report of each part, with the day and the
+A part (PARTS in run.py) writes what it measured into a Report. results.json keeps the last Report of each part, with the day and the
 machine, so that parts can be measured again one at a time: RESULTS.md and the table in README.md are written anew from all of them.
 
     kept = load(path); kept["toggle"] = entry(report, machine)
@@ -12,7 +12,7 @@ import json
 
 
 class Report:
-    """Markdown, and the bars."""
+    """Markdown text, and the bars."""
 
     def __init__(self):
         self.lines = []
@@ -27,7 +27,7 @@ class Report:
         self.add("")
 
     def bar(self, what, limit, value, unit, error=0.0, least=False):
-        """A promise and what was measured; `error`: below it, nobody can tell."""
+        """Adds a promise and the measured value. `error`: differences below it cannot be told apart."""
         good = value >= limit if least else value <= limit
         sure = abs(value - limit) > 2 * error
         verdict = ("pass" if good else "FAIL") + ("" if sure else " (within the noise)")
@@ -58,7 +58,7 @@ def store(path, kept):
 
 
 def page(kept, order, by_hand, quick=False):
-    """RESULTS.md; by_hand: what follows the parts."""
+    """Returns RESULTS.md; by_hand is the text that follows the parts."""
     parts = [kept[name] for name in order if name in kept]
     out = Report()
     out.add("# What recording costs", "", "Written by `make bench`%s. When and where each part was measured:"
@@ -79,7 +79,7 @@ def page(kept, order, by_hand, quick=False):
 
 
 def write_readme(path, kept, order):
-    """The bars in short, between the two marks in README.md."""
+    """Writes the bars in short between the two marks in README.md."""
     with open(path) as f:
         text = f.read()
     begin, end = "<!-- bench: make bench writes what stands here -->\n", "<!-- /bench -->"

@@ -4,8 +4,8 @@
 
     run.py --build BUILD [--quick] [--only PART]...     parts: slowdown toggle torch memory size inject backtrace exports
                                                         serving live arrow readers views c
-Without --only (make bench PART="toggle c") all of them. What is not measured now keeps its last figures, with their day: results.py.
---quick (make bench QUICK=1): few and short runs, the report goes to BUILD/bench/RESULTS.md alone.
+Without --only (make bench PART="toggle c") all parts are measured. Parts that are not measured keep their last figures, with their day (results.py).
+--quick (make bench QUICK=1) makes few and short runs, and writes the report to BUILD/bench/RESULTS.md only.
 """
 import argparse
 import json
@@ -125,7 +125,7 @@ def report_toggle(report, title, found):
 
 
 def report_rivals(report, name, rounds):
-    """We promise less than every peer that does the same: each round's block of ours against the peer's block."""
+    """Our promise is to cost less than every peer that does the same: compares our block in each round with the peer's."""
     modes = {mode for mode, _ in rounds[0]}
     for ours in OURS:
         rate = ours.split(",")[0]
@@ -385,7 +385,7 @@ def main():
             (time.monotonic() - start) / 60, 100.0 * (after[0] - before[0]) / max(1, after[1] - before[1])))
         kept[part] = results.entry(report, machine)
         results.store(keep, kept)
-    with open(os.path.join(HERE, "SWEEPS.md")) as f:  # kept by hand: make test-all takes hours
+    with open(os.path.join(HERE, "SWEEPS.md")) as f:  # this file is kept by hand, because make test-all takes hours
         text = results.page(kept, PARTS, f.read(), place.quick)
     with open(place.path("RESULTS.md") if place.quick else os.path.join(HERE, "RESULTS.md"), "w") as f:
         f.write(text)

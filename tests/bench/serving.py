@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`probing serve`: what eight clients get a second against the same SQL in-process, and what a page that is open costs where many processes are
-recorded. CPU time of the server and its children, so that a busy machine counts less. Part "serving" of make bench (run.py); by hand:
+"""`probing serve`: how many answers eight clients get in a second, compared with the same SQL in-process; and what an open page costs while many
+processes are recorded. In CPU time of the server and its children, which depends less on how busy the machine is. Part "serving" of make bench (run.py); by hand:
 
     serving.py BUILD SCRATCH [PROCESSES [SECONDS]]
 """
@@ -21,7 +21,7 @@ TOKEN = "token-of-this-bench"
 CLIENTS = 8
 QUESTIONS = ("SELECT func, file, seconds FROM hot_functions LIMIT 20", "SELECT rank, step, duration FROM steps ORDER BY timestamp LIMIT 1000",
              "SELECT rank, count(*) AS n, max(duration) AS longest FROM steps GROUP BY rank")
-# As page.html has them: what is asked for the pictures of steps and loss, and the share of a CPU that they may take
+# As in page.html: the queries for the pictures of steps and loss, and the share of a CPU that they may take
 FOLLOW = ("SELECT 'steps' AS picture, * FROM (SELECT step, min(duration) AS low, max(duration) AS high FROM (SELECT step, duration FROM steps "
           "WHERE complete AND step IS NOT NULL ORDER BY timestamp DESC LIMIT 20000) GROUP BY step ORDER BY step DESC LIMIT 400) UNION ALL "
           "SELECT 'loss', step, NULL, high FROM (SELECT step, loss AS high FROM training_logs WHERE loss IS NOT NULL ORDER BY timestamp DESC LIMIT 400)")
@@ -35,7 +35,7 @@ class Server:
         self.port = int(re.search(rb":(\d+)/", self.process.stdout.readline()).group(1))
 
     def cpu(self):
-        """Seconds, of children that have ended too."""
+        """Returns CPU seconds, including those of children that have ended."""
         with open("/proc/%d/stat" % self.process.pid) as f:
             return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -57,7 +57,7 @@ def ask(connection, path, body=None):
 
 
 def queries(build, database, seconds):
-    """{served, in_process: (queries a second, queries a CPU second)}"""
+    """Returns {served, in_process: (queries a second, queries a CPU second)}."""
     with sqlite3.connect(database) as db:
         begun, cpu, n = time.monotonic(), time.process_time(), 0
         while time.monotonic() - begun < seconds:
@@ -86,7 +86,7 @@ def queries(build, database, seconds):
 
 
 def following(build, scratch, processes, seconds):
-    """Percent of one CPU: (no page open, its list of recordings, the whole page: list, steps and loss)"""
+    """Returns percent of one CPU: (without an open page, with its list of recordings, with the whole page: list, steps and loss)."""
     run = os.path.join(scratch, "serving-run")
     shutil.rmtree(run, ignore_errors=True)
     os.makedirs(run, mode=0o700)
@@ -99,7 +99,7 @@ def following(build, scratch, processes, seconds):
         while sum(r["state"] == "recording" for r in json.loads(ask(server.client(), "/api/v1/recordings")[0])) < processes:
             time.sleep(1)
         for paths in ((), (("/api/v1/recordings", None),), (("/api/v1/recordings", None), ("/api/v1/query", {"sql": FOLLOW}))):
-            for path in paths:  # once, so that what is kept for the next question is there
+            for path in paths:  # once, so that there is a database for the next questions
                 ask(server.client(), *path)
             begun, cpu = time.monotonic(), server.cpu()
             due, used = [0, 0], [0, 0]

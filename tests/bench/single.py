@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures that stand alone: cost told by the trace, memory, trace size, inject, and the C benches."""
+"""Figures that stand alone: the cost that the trace reports, memory, size of traces, inject, and the C benches."""
 import json
 import os
 import re
@@ -14,7 +14,7 @@ from slowdown import forget
 
 
 def convert(place, trace):
-    """Converts the main process's trace alone; the database's path, or Failed."""
+    """Converts the main process's trace alone. Returns the database's path, or raises Failed."""
     db = trace + ".db"
     done = subprocess.run([place.tool("probing-convert"), "--force", "--alone", trace, db], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=300)
@@ -32,10 +32,10 @@ def ask(db, query):
 
 
 def own_cost(place, trace):
-    """What the trace itself says that recording cost the process, in seconds and per second."""
+    """Returns what recording cost the process according to the trace itself, in seconds and per second."""
     db = convert(place, trace)
     agent, handler, elapsed = ask(db, "SELECT max(agent_us), max(handler_us), (max(ts) - min(ts)) / 1e9 FROM cpu")
-    # The counters began with the recording, the first row came a little later: take the whole time.
+    # The counters begin with the recording, the first row comes a little later: so the whole time counts.
     seconds, lost = ask(db, "SELECT duration, lost FROM trace")
     ticks, records = ask(db, "SELECT sum(count), count(*) FROM sample")
     return {"agent": agent / 1e6 / seconds, "handler": handler / 1e6 / seconds, "seconds": seconds,
@@ -43,7 +43,7 @@ def own_cost(place, trace):
 
 
 def bytes_per_sample(place, name, python, short, long):
-    """Two recordings of different length; what the longer one has more, by sample."""
+    """Makes two recordings of different length, and returns what the longer one has more, for each sample."""
     costs = []
     for args in (short, long):
         trace = place.path("size-%s.zst" % name)
@@ -58,7 +58,7 @@ def bytes_per_sample(place, name, python, short, long):
 
 
 def memory(place, python, torch, repeats, seconds):
-    """Agent memory over the bare process: medians of rss, pss and private bytes, bare and recorded."""
+    """Memory of the agent: medians of rss, pss and private bytes of the process, bare and recorded."""
     got = {"bare": [], "probing": []}
     trace = place.path("memory.zst")
     for _ in range(repeats):
@@ -70,8 +70,8 @@ def memory(place, python, torch, repeats, seconds):
 
 
 def inject(place, python, repeats):
-    """gdb -p PID -ex "probing inject" on a process with torch loaded: how long the command took, how long the
-    target stood still by the plugin's word, and by the target's own heartbeat (less what it has without us)."""
+    """gdb -p PID -ex "probing inject" on a process with torch loaded: how long the command takes, and how long the target stands still, as
+    the plugin says and by the target's own heartbeat (less its longest gap without us)."""
     plugin = os.path.join(place.build, "share", "probing", "gdb", "probing.py")
     wall, told, gaps, bare, said = [], [], [], [], ""
     for number in range(repeats + 1):
@@ -85,7 +85,7 @@ def inject(place, python, repeats):
         try:
             target.stdout.readline()
             time.sleep(1)
-            if number:  # number 0: the heartbeat alone
+            if number:  # round 0 measures the heartbeat alone
                 start = time.perf_counter()
                 done = subprocess.run(["gdb", "-q", "-batch", "-ix", plugin, "-p", str(target.pid), "-ex", "probing inject"],
                                       env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -112,7 +112,7 @@ def inject(place, python, repeats):
 
 
 def c_benches(place):
-    """[(program, name, value, unit)] of what the C benches print, a line each."""
+    """Returns [(program, name, value, unit)] from the lines that the C benches print."""
     found = []
     folder = os.path.join(place.build, "tests", "bench")
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
@@ -129,7 +129,7 @@ def c_benches(place):
         if done.returncode:
             say("bench: %s: exit code %d: %s" % (name, done.returncode, last_line(done.stderr)))
         for line in done.stdout.splitlines():
-            # bench_convert speaks in sentences.
+            # bench_convert prints sentences.
             rate = re.match(r"convert [^:]*: ([\d.]+) M samples.* ([\d.]+) Mrow/s, [\d.]+ x a plain loop \(([\d.]+) x.*peak RSS ([\d.]+) MB", line)
             if rate:
                 size = "%g M samples" % float(rate.group(1))
@@ -144,7 +144,7 @@ def c_benches(place):
 
 
 def memory_of_many(place, n):
-    """{what each of the n samples has another of: peak MB of the conversion}"""
+    """Returns {what each of the n samples has a new one of: the conversion's peak MB}."""
     found, trace, db = {}, place.path("many.zst"), place.path("many.db")
     for kind in ("functions", "threads", "stacks", "names"):
         say("bench: %d %s" % (n, kind))

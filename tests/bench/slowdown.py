@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slow-down of two workloads, bare, with us and with the peers, interleaved.
+"""Slow-down of two workloads, which run bare, with us and with the peers in turn.
 
 Each round runs every variant once, in an order of its own; a variant is compared with the bare runs
-of the same round (two of them), and the figure is the median over the rounds. "bare, again" goes the
-same way as all others: what it shows is noise.
+of the same round (two of them), and the figure is the median over the rounds. "bare, again" is measured like all others, and shows the noise.
 """
 import os
 import random
@@ -69,7 +68,7 @@ def peer_variants(place, peers, children):
 
 
 def attached(peers, children):
-    """The peers' commands for a process that runs already, as toggle.py takes them: Austin only reads it, py-spy stops it."""
+    """Returns the peers' commands for a running process, as toggle.py takes them: Austin only reads the process, py-spy stops it."""
     reading, stopping = [], []
     for rate in RATES[1:]:
         if peers["austin"][0]:
@@ -89,8 +88,8 @@ def find_peers(place):
 
 
 def compare(place, title, python, args, peers, rounds, limit, children=False):
-    """All variants of one workload; a list of Variant with the ratios filled in, and the bare figures.
-    `limit`: after so many seconds no further round begins."""
+    """Measures all variants of one workload. Returns the list of Variant with the ratios filled in, and the bare figures. `limit`: seconds
+    after which no further round begins."""
     bare = Variant("bare, again", [])
     variants = [bare] + our_variants(place, children) + peer_variants(place, peers, children)
     walls, cpus = [], []
@@ -100,7 +99,7 @@ def compare(place, title, python, args, peers, rounds, limit, children=False):
         if number and time.monotonic() > end:
             break
         say("bench: %s, round %d of %d, %d variants" % (title, number + 1, rounds, len(variants)))
-        # Two bare runs to compare with, and everything else in an order that changes.
+        # Two bare runs to compare with, and all variants, in an order that changes.
         todo = variants + [None, None]
         order.shuffle(todo)
         done, base = [], []
@@ -129,14 +128,14 @@ def compare(place, title, python, args, peers, rounds, limit, children=False):
         for variant, result in done:
             variant.wall.append(result["wall"] / wall)
             variant.cpu.append(result["cpu"] / cpu)
-            # CPU time of the whole tree, the profiler's own included, beside the workload's.
+            # CPU time of all processes, including the profiler's own, beside that of the workload.
             variant.tree.append(1 + (result["tree_cpu"] - tree) / cpu)
     return variants, {"wall": median(walls), "cpu": median(cpus), "rounds": len(walls)}
 
 
 def rests(variant, number):
-    """A peer that slows the program by more than we promise at most is known well enough after two rounds: the time goes
-    into more rounds of the others."""
+    """Whether to leave out a peer this time: one that slows the program by more than our highest promise is known well enough after two
+    rounds, and the time is better spent on more rounds of the others."""
     return not variant.ours and variant.rate and number >= 2 and number % 4 != 0 and median(variant.wall) > 1.03
 
 

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What sampling costs, switched on and off within one run.
 
-On a machine that is half as fast in one minute as in the next, whole runs cannot tell one percent. Here one program goes
-on, and several times a second the recording of all its processes is set anew through its mailbox: off, or one of the
-rates, with or without native frames, in an order that changes each round. Each step is timed. Where two processors are threads of
-one core, a step takes nearly twice as long while the other one works: of each mode those steps count that ran at full speed (no more than a
-quarter longer than the fastest twentieth of its own), and their mean is compared with that of the "off" steps. "off, again" goes the same way as all
-others: what it shows is noise. What this cannot see is what the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
+On a machine that may be half as fast in one minute as in the next, comparing whole runs cannot show differences of one percent. Here one
+program goes on, and several times a second the recording of all its processes is changed through their mailboxes: off, or one of the rates,
+with or without native frames, in an order that changes each round. Each step is timed. If two processors are threads of one core, a step takes
+nearly twice as long while the other one works. So for each mode only the steps count that ran at full speed (at most a quarter longer than the
+mode's fastest twentieth), and their mean is compared with that of the "off" steps. "off, again" is measured like all others, and shows the
+noise. This cannot see what the loaded agent costs while it samples nothing; whole runs (slowdown.py) can.
 
     toggle.py loop|train SECONDS [ARGUMENT OF train.py]...      run under probing-record; JSON into $BENCH_OUT
 
-$BENCH_PEERS: JSON, [[name, [command...], quiet], ...]: other profilers, as modes of their own (PID stands for the process's
-number). One that only reads (quiet) is set on the process once and held by SIGSTOP while it is not its turn; one that stops
-the process to read it cannot be held without holding the process: it is set on and taken off again, and where there is one
-the blocks are longer.
+$BENCH_PEERS: JSON, [[name, [command...], quiet], ...]: other profilers, as modes of their own (PID stands for the process's number). A
+profiler that only reads the process (quiet) is started once, and stopped by SIGSTOP while it is not its turn. A profiler that stops the
+process to read it could then leave the process stopped, so it is started and ended for each turn, and with such a one the blocks are longer.
 
-$BENCH_TICKER: tests/programs/ticker, the mode "1000 Hz, a bare tick": a thread that wakes by the clock and sends the working
-thread a signal whose handler does nothing. No sampler that reads a thread at its own moment costs less on that machine.
+$BENCH_TICKER: tests/programs/ticker, for the mode "1000 Hz, a bare tick": a thread that wakes at fixed times and sends the working thread a
+signal whose handler does nothing. No sampler that reads a thread at moments of its own costs less on that machine.
 """
 import atexit
 import ctypes
@@ -38,8 +37,8 @@ MODES = ((AGAIN, "0", "1"), (OFF, "0", "1"), (OFF, "0", "1"), ("100 Hz", "0.01",
 CLOCKS = ("wall", "thread", "process")
 MAIL_CONFIG = 5  # enum mail_kind, writer/live.h
 SETTLE = 2       # steps after a change that do not count,
-TAKES_HOLD = 0.12  # nor those in so many seconds: a sampler that is switched off looks ten times a second whether it is on again
-FULL_SPEED = 1.25  # a step that is longer than the fastest ones of its mode by more than that had half a core, or none
+TAKES_HOLD = 0.12  # nor do those in so many seconds: a sampler that is off checks ten times a second whether it was switched on
+FULL_SPEED = 1.25  # a step that takes longer than the fastest ones of its mode by more than this factor had only half a core, or none
 START_UP = 1.5   # seconds that a peer gets to find its way around the process
 
 
@@ -66,7 +65,7 @@ class Switch:
 
 
 class Peer:
-    """Another profiler, on this process while it is its turn."""
+    """Another profiler, which works on this process while it is its turn."""
 
     def __init__(self, command, quiet):
         self.command = [str(os.getpid()) if word == "PID" else word for word in command]
@@ -89,7 +88,7 @@ class Peer:
             self.ready = time.monotonic() + START_UP
 
     def spent(self):
-        """CPU seconds of all its threads so far; SystemExit: it is gone."""
+        """Returns the CPU seconds of all its threads so far. Raises SystemExit if it is gone."""
         total = 0
         for path in glob.glob("/proc/%d/task/*/schedstat" % self.process.pid):
             with open(path) as f:
@@ -115,7 +114,7 @@ class Peer:
 
 
 class Ticker:
-    """What a peer is to Blocks: a thread of ours that wakes and signals, and nothing more."""
+    """For Blocks it is a peer like the others: a thread of ours that wakes and signals, and does nothing else."""
 
     ready = 0
 
@@ -140,11 +139,11 @@ class Ticker:
 
 
 class Enough(Exception):
-    """The time is over; the argument is the list of rounds."""
+    """Raised when the time is over; the argument is the list of rounds."""
 
 
 class Blocks:
-    """Called after each step of the work; steps of equal work make blocks, blocks of all modes make rounds."""
+    """Called after each step of the work. Equal steps make blocks, and blocks of all modes make rounds."""
 
     def __init__(self, seconds, steps, warm_up):
         self.switch, self.order = Switch(), random.Random(os.getpid())
@@ -160,7 +159,7 @@ class Blocks:
         self.ready = 0
 
     def now(self):
-        """Wall time, the working thread's CPU time, and that of the whole process, its agent's and the peer's included."""
+        """Returns wall time, the working thread's CPU time, and that of the whole process with its agent and the peer."""
         return (time.perf_counter(), time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID),
                 time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) + (self.peer.spent() if self.peer else 0))
 
@@ -197,7 +196,7 @@ def run_loop(seconds):
     import workload
     begin = time.perf_counter()
     workload.loop(200)
-    units = max(1, int(0.005 * 200 / (time.perf_counter() - begin)))  # a step of 5 ms
+    units = max(1, int(0.005 * 200 / (time.perf_counter() - begin)))  # makes a step of 5 ms
     blocks = Blocks(seconds, 32, 200)
     while True:
         workload.loop(units)
@@ -220,9 +219,10 @@ def run_train(seconds, args):
 
 
 def slower(rounds, mode, than, clock):
-    """Percent by which the steps of `mode` are slower than those of `than`, and its standard error (by drawing rounds anew). Which steps ran at
-    full speed the wall clock says for all clocks: that of a process takes note of other threads' time in leaps."""
-    sums = [[] for _ in rounds]  # of each round: sum and number of what counts of `mode`, and of `than`
+    """Returns by how many percent the steps of `mode` are slower than those of `than`, and the standard error of that (by resampling
+    rounds). The wall clock decides for all clocks which steps ran at full speed, because a process's CPU clock adds other threads' time in
+    leaps."""
+    sums = [[] for _ in rounds]  # for each round: sum and number of the steps that count, of `mode` and of `than`
     for which in (mode, than):
         steps = [[step for name, steps in one if name == which for step in steps] for one in rounds]
         walls = sorted(step[0] for one in steps for step in one)
@@ -240,7 +240,7 @@ def slower(rounds, mode, than, clock):
 
 
 def summary(rounds):
-    """mode -> clock -> (percent slower than "off", its standard error)."""
+    """Returns {mode: {clock: (percent slower than "off", its standard error)}}."""
     return {mode: {clock: slower(rounds, mode, OFF, i) for i, clock in enumerate(CLOCKS)}
             for mode in dict.fromkeys(name for name, _ in sorted(rounds[0]) if name != OFF)}
 

@@ -2,7 +2,7 @@
 """What recording PyTorch costs: one module's call, and whole training steps, switched on and off within one process.
 
 A block of calls or steps is timed in each mode, in an order that changes each round, and compared with the "off"
-blocks of its own round; the median over the rounds is told. "off, again" goes the same way: what it shows is noise.
+blocks of its own round; the result is the median over the rounds. "off, again" is measured in the same way, and shows the noise.
 
     torch_cost.py identity|transformer|conv|mlp SECONDS      under probing-record; JSON into $BENCH_OUT
     torch_cost.py transformer-small|conv-small SECONDS       the same modules and graph nodes on tiny tensors: what is added is
@@ -23,14 +23,14 @@ REPO = os.path.dirname(os.path.dirname(HERE))
 MAIL_CONFIG = 5
 SLOT = 128  # tp_call in PyTypeObject
 AGAIN = "off, again"
-SETTLE = 4  # steps after a change that do not count: the interpreter specialises its calls of the changed classes anew
+SETTLE = 4  # steps after a change that do not count, because the interpreter specialises its calls of the changed classes anew
 
 
 # ---- the program ------------------------------------------------------------------------------------
 
 
 class Switch:
-    """The setting of this very process, through its mailbox; waits until the slots say that it holds."""
+    """Changes this process's own setting through its mailbox, and waits until the classes' slots show that it is in effect."""
 
     def __init__(self):
         import torch
@@ -62,7 +62,7 @@ class Switch:
 
 
 def both():
-    """Wall clock, and the CPU time of this thread: on a machine that is busy otherwise the second still tells something."""
+    """Returns wall time, and the CPU time of this thread, which is useful even if the machine is busy otherwise."""
     return time.perf_counter(), time.thread_time()
 
 
@@ -86,7 +86,7 @@ def identity(seconds):
     import torch
     from torch.nn.modules import module as hooks
     switch, order, rounds = Switch(), random.Random(1), []
-    holder = torch.nn.Sequential(torch.nn.Identity())  # a model with the module in it
+    holder = torch.nn.Sequential(torch.nn.Identity())  # a model that contains the module
     module = holder[0]
     end = time.monotonic() + seconds
 
@@ -175,8 +175,8 @@ def training(name, seconds):
     steps = stepper(name)
     switch, order, rounds = Switch(), random.Random(1), []
     one_step = steps(3)[0]
-    few = max(1, int(0.004 / one_step))        # steps timed together
-    n = max(3, int(0.1 / (few * one_step)))    # of those, in a block
+    few = max(1, int(0.004 / one_step))        # steps that are timed together
+    n = max(3, int(0.1 / (few * one_step)))    # how many of these make a block
     modes = [("off", "off"), (AGAIN, "off"), ("forward", "on,backward=off"), ("all", "on")]
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(rounds) < 3:
@@ -186,7 +186,7 @@ def training(name, seconds):
             switch.set(setting)
             steps(SETTLE * few)
             times = [steps(few) for _ in range(n)]
-            # A short step's lower quartile: what disturbs it from outside only makes it longer.
+            # For short steps the lower quartile, because disturbances from outside only make them longer.
             at = len(times) // (4 if name.endswith("-small") else 2)
             one[mode] = [sorted(t[clock] for t in times)[at] * 1e6 for clock in range(2)]
         rounds.append(one)
@@ -194,7 +194,7 @@ def training(name, seconds):
 
 
 def peer(seconds):
-    """Fixed work, no switching: called with and without the `probing` package, in turn."""
+    """Fixed work without switching, with and without the `probing` package in turn."""
     import torch
     steps = stepper("mlp")
     module = torch.nn.Sequential(torch.nn.Identity())
@@ -212,7 +212,8 @@ def peer(seconds):
 
 
 def summary(rounds, clock=0):
-    """mode -> (median of what it adds to its round's "off", median of "off", spread): ns or us as the rounds are. clock 1: CPU."""
+    """Returns {mode: (median of what it adds to "off" in its round, median of "off", spread)}, in ns or us as the rounds are. clock 1: CPU
+    time."""
     found = {}
     rounds = [{mode: both_clocks[clock] for mode, both_clocks in r.items()} for r in rounds]
     for mode in rounds[0]:
@@ -234,7 +235,7 @@ def run_one(place, run_workload, python, what, seconds, setting="on"):
 
 
 def find_peer(place):
-    """A virtual environment with the `probing` package beside the given torch: (python, None) or (None, why)."""
+    """Returns (python, None) for a virtual environment that has the `probing` package beside the given torch, or (None, why not)."""
     python, why = recent(), "no recent PyTorch"
     if not python:
         return None, why
@@ -264,7 +265,7 @@ def recent():
 
 
 def do_torch(report, place):
-    """run.py's part `torch`."""
+    """The part `torch` of run.py."""
     from common import Failed, run_workload, say
     pythons = [("1.13", place.torch), ("2.13", recent())]
     report.add("## PyTorch: what recording adds", "",
@@ -281,7 +282,7 @@ def do_torch(report, place):
             if place.quick:
                 seconds, runs = 4, 1
             say("torch %s: %s" % (version, what))
-            try:  # several processes: each has its own luck with where its memory lies
+            try:  # several processes, because the addresses of a process's memory influence its speed
                 rounds = [one for _ in range(runs) for one in run_one(place, run_workload, python, what, seconds)["rounds"]]
             except Failed as e:
                 report.missing("torch %s %s" % (version, what), str(e))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the questions of a large job cost: a fleet's traces (tests/fleet: recorded stacks of a real training, of many ranks) in one database."""
+"""What questions about a large job cost: a fleet's traces (tests/fleet: recorded stacks of a real training, of many ranks) in one database."""
 import glob
 import os
 import re
@@ -11,14 +11,15 @@ import time
 
 from common import Failed, last_line, say
 
-LIMIT = 60 # seconds after which a question is given up
-# A row of these is made of many (each frame of each sample): their sums read all columns that make one. Of backtrace, 50 rows a sample, a
-# tenth of the ranks.
+LIMIT = 60 # seconds after which a question is stopped
+# A row of these is made of many others (each frame of each sample), so their sums read only the columns that make one. backtrace has 50
+# rows for each sample, so only a tenth of its ranks is read.
 WHOLE = {"backtrace": "SELECT count(*), sum(seconds) FROM backtrace WHERE trace_id <= (SELECT (count(*) + 9) / 10 FROM trace_file)", "stack_frame": "SELECT count(*), sum(depth) FROM stack_frame"}
 
 
 def make_fleet(place, ranks, minutes, hz):
-    """The folders of its nodes. The same program with the same options makes the same files: those of the last bench are taken again."""
+    """Returns the folders of the fleet's nodes. The same program with the same options makes the same files, so those of the last bench are
+    used again."""
     out, made = place.path("fleet"), place.path("fleet.made")
     program = os.path.join(place.build, "tests", "fleet", "probing-fleet")
     command = [program, "--quiet", "--out", out, "--ranks", str(ranks), "--nodes", str((ranks + 7) // 8), "--minutes", str(minutes),
@@ -42,7 +43,7 @@ def make_fleet(place, ranks, minutes, hz):
 
 
 def convert_ratio(place, nodes):
-    """{rate, times (a plain loop), size (x the trace), memory} of bench_convert on these traces; see there."""
+    """Returns {rate, times (a plain loop), size (times the trace's), memory} as bench_convert measures them on these traces."""
     done = subprocess.run([os.path.join(place.build, "tests", "bench", "bench_convert"), "--traces", "recorded stacks"] + nodes,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=900)
     found = re.search(r"\(([\d.]+) x\) in [\d.]+ s: ([\d.]+) Mrow/s, [\d.]+ x a plain loop \(([\d.]+) x .*peak RSS ([\d.]+) MB", done.stdout)
@@ -53,14 +54,14 @@ def convert_ratio(place, nodes):
 
 
 def asked(path, query):
-    """(seconds of CPU, first column of the last row, number of rows); seconds None: given up."""
+    """Returns (CPU seconds, first column of the last row, number of rows); seconds is None if the question was stopped."""
     c = sqlite3.connect("file:%s?mode=ro" % path, uri=True)
     timer = threading.Timer(LIMIT, c.interrupt)
     timer.start()
     begin = time.thread_time()
     try:
         row, n = None, 0
-        for row in c.execute(query): # none is kept: that is Python's time, and more of it than SQLite's where there are many
+        for row in c.execute(query): # rows are not kept: that would take Python's time, more than SQLite's if there are many
             n += 1
         return time.thread_time() - begin, row[0] if row else None, n
     except sqlite3.OperationalError as e:
@@ -73,7 +74,7 @@ def asked(path, query):
 
 
 def measure(path):
-    """[(view, seconds of the first ten rows, of a rank's ten seconds or None, of all, rows of all)]"""
+    """Returns [(view, seconds of the first ten rows, of ten seconds of a rank or None, of all rows, number of all rows)]."""
     c = sqlite3.connect("file:%s?mode=ro" % path, uri=True)
     names = [n for n, in c.execute("SELECT name FROM sqlite_schema WHERE type = 'view' AND name NOT LIKE '%\\_made' ESCAPE '\\' ORDER BY 1")]
     begin, = c.execute("SELECT min(start_ts) / 1e9 + 5 FROM trace_file").fetchone()

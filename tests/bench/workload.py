@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the bench measures: runs one workload and writes what it cost as JSON into $BENCH_OUT.
+"""The workloads of the bench: runs one of them, and writes what it cost as JSON into $BENCH_OUT.
 
     workload.py loop UNITS            plain Python on one core, fixed work
     workload.py train ARGUMENT...     the demo's training (tests/demo/train.py), fixed steps
     workload.py memory SECONDS [torch]   a process that works a little, then tells its memory
     workload.py target SECONDS        torch and a heartbeat: the longest time it stood still
 
-Timed from inside, after the imports and half a second: the start of the interpreter or of a profiler is not in it.
+The time is measured from inside, beginning half a second after the imports, so it does not include the start of the interpreter or of a profiler.
 """
 import json
 import os
@@ -47,7 +47,7 @@ def cpu_seconds():
 
 
 def memory_of_self():
-    """Rss, Pss and private bytes of this process."""
+    """Returns Rss, Pss and private bytes of this process."""
     wanted = {"Rss": 0, "Pss": 0, "Private_Clean": 0, "Private_Dirty": 0}
     with open("/proc/self/smaps_rollup") as f:
         for line in f:
@@ -74,7 +74,7 @@ def timed(work, *args):
 
 
 def warm_up(seconds=0.5):
-    """Until a profiler has attached, read its symbols, seen the first stacks."""
+    """Waits until a profiler has attached, read its symbols and seen the first stacks."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         loop(1)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small transformer on made-up text, one character at a time. Needs PyTorch and nothing else.
 
-Two loader processes make the text in plain Python while the main process trains, as in many a real
-training. The same arguments give the same losses, bit for bit, with --steps; with --seconds it stops
-after that time. This is what `make demo` records and what `make bench` measures.
+Two loader processes make the text in plain Python while the main process trains, as in many real
+trainings. With --steps, the same arguments give exactly the same losses; with --seconds the training
+stops after that time. This is what `make demo` records and what `make bench` measures.
 """
 import argparse
 import math
@@ -27,7 +27,7 @@ TAILS = "at night,in the loop,without a word,again and again,before it dies,on r
 
 
 def make_sentence(rng):
-    """A sentence that follows a few simple rules, so that there is something to learn."""
+    """Returns a sentence that follows a few simple rules, so that there is something to learn."""
     subject = rng.choice(SUBJECTS)
     verb = rng.choice(VERBS)
     thing = rng.choice(OBJECTS)
@@ -37,7 +37,7 @@ def make_sentence(rng):
 
 
 def normalize(text):
-    """Lower case, known characters only, one blank at a time: the slow, plain way on purpose."""
+    """Returns the text in lower case, with known characters only and single blanks; deliberately in the slow, plain way."""
     out = []
     blank = False
     for c in text.lower():
@@ -152,7 +152,7 @@ def evaluate(model, held_out):
 
 
 def write_sample(model, length, start="the "):
-    """What the model would write: the likeliest character, again and again."""
+    """Prints what the model would write, always taking the likeliest character."""
     text = start
     with torch.no_grad():
         while len(text) < length:
@@ -190,7 +190,7 @@ def train(args):
     seconds = time.monotonic() - start
     if args.sample:
         print("it writes: " + write_sample(model, args.length))
-    # The loss in hexadecimal: two runs can be compared bit for bit.
+    # The loss is in hexadecimal, so that two runs can be compared bit for bit.
     print("final loss %.6f %s after %d steps in %.2f s" % (loss, float(loss).hex(), step, seconds), flush=True)
 
 

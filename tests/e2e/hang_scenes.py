@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of gloo ranks that hang, each in its own way, for test_hang.py. Usage: hang_scenes.py SCENE DIR.
+"""Jobs of gloo ranks that hang, each in its own way, for test_hang.py, which finds some lines by their comments. Usage: hang_scenes.py SCENE DIR.
 
-With RANK set, by torchrun or by launch(), the process is one rank: it makes five collectives and then runs the scene, in which rank 2 is at
-fault. Without RANK, launch() starts four ranks with the variables that torchrun would set, and they meet in a file (the torchrun of torch
-1.13 fails on Python 3.11)."""
+With RANK set, by torchrun or by launch(), the process is one rank: it makes five collectives and then runs the scene, in which rank 2 is at fault.
+Without RANK, launch() starts four ranks with torchrun's variables, which meet in a file (the torchrun of torch 1.13 fails on Python 3.11)."""
 import contextlib
 import datetime
 import fcntl
@@ -31,7 +30,7 @@ def all_reduce(n=10):
 
 
 def gone_elsewhere():
-    time.sleep(600)  # the faulty rank waits here instead of coming to the collective
+    time.sleep(600)  # elsewhere
 
 
 def never_comes():
@@ -52,7 +51,7 @@ def outside():
 
 
 def other_first():
-    dist.all_gather([torch.ones(10) for _ in range(WORLD)], torch.ones(10))  # comes to this operation first
+    dist.all_gather([torch.ones(10) for _ in range(WORLD)], torch.ones(10))  # first
     all_reduce()
 
 
@@ -143,7 +142,7 @@ def loader():
 
 def take_twice(lock):
     with lock:
-        with lock:  # takes the lock a second time, and so waits for ever
+        with lock:  # again
             pass
 
 
@@ -165,7 +164,7 @@ def fifo():
 
 
 def lock_file(f):
-    fcntl.flock(f, fcntl.LOCK_EX)  # waits for ever
+    fcntl.flock(f, fcntl.LOCK_EX)  # forever
 
 
 def flock():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The training that training.zst is a recording of: README.md says how it was made.
+"""The training whose recording is training.zst (README.md says how that was made).
 
 A small GPT under DistributedDataParallel with gloo: attention, layer norms, data loading in Python, gradient clipping,
 checkpoints, so that stacks are as deep and as many as those of real programs. Two processes, RANK 0 and 1; the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By hand, on a machine with an NVIDIA GPU and a CUDA build of PyTorch: is what Probing says of the GPU true?
+"""Checks whether what Probing says about the GPU is true. Run by hand, on a machine with an NVIDIA GPU and a CUDA build of PyTorch.
 
     make && PYTHON_WITH_CUDA_TORCH tests/gpu/check.py [--build DIR] [--seconds N] [CHECK...]
 
@@ -10,8 +10,8 @@
   nccl      two ranks on one GPU: each operation's begin and end on the GPU, ranks match, a late rank and a hang are named
   cost      a training step takes less than 1 % longer (on and off in turn, in one process)
 
-A line for each check; exit code 0 all well, 1 something is not, 77 nothing could be checked here (no GPU, no CUDA build of torch).
-The checks that need no GPU are in tests/e2e/test_torch_cuda.py, with a made-up driver.
+Prints a line for each check. Exit code 0: all is well; 1: something is not; 77: nothing could be checked here (no GPU, no CUDA build of torch).
+Checks that need no GPU are in tests/e2e/test_torch_cuda.py, with a fake driver.
 """
 import argparse
 import json
@@ -51,7 +51,7 @@ def model(width=2048, depth=DEPTH):
 
 
 def wait_until_recording():
-    """The first calls may come before the agent has found the driver and a context."""
+    """Waits for the recording, because the first calls may come before the agent has found the driver and a context."""
     import torch
     probe, x = torch.nn.Tanh(), torch.ones(8, device="cuda")
     end = time.monotonic() + 3
@@ -78,7 +78,7 @@ def memory_program():
 
 
 def times_program():
-    """Kernels of milliseconds; the GPU is kept behind the host, so that it never waits for it."""
+    """Kernels of milliseconds. The GPU is kept behind the host, so that it never waits for it."""
     import torch
     blocks = model()
     x = torch.randn(4096, 2048, device="cuda")
@@ -113,7 +113,7 @@ def times_program():
                                                   ("device_time_total", "cuda_time_total")) if v is not None) / 1e6
                                  for i in range(DEPTH)])
         time.sleep(0.2)
-    for block in blocks:  # what has come to pass is read
+    for block in blocks:  # so that the agent reads the events that have come
         block(x)
         time.sleep(0.1)
     print("said", json.dumps(said))
@@ -147,7 +147,7 @@ def nvml_program():
     keep = torch.ones(1 << 28, device="cuda")
     torch.cuda.synchronize()
     said = []
-    time.sleep(1)  # the first reading that has all of it
+    time.sleep(1)  # long enough for a reading that includes all of it
     for _ in range(8):
         out = subprocess.run(["nvidia-smi", "--query-gpu=uuid,name,memory.used,memory.total,temperature.gpu",
                               "--format=csv,noheader,nounits"], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
@@ -227,7 +227,7 @@ def check_times(place):
     said, db = place.record("times_program", options=["--torch", "cuda=all,memory=off"])
     rows = [r[0] for r in db.execute("SELECT cuda_duration FROM torch_trace WHERE stage = 'forward' AND depth = 0 AND type = 'Block'"
                                      " ORDER BY timestamp")]
-    rows, text, good = rows[DEPTH:], [], True  # the first of each was for warming up
+    rows, text, good = rows[DEPTH:], [], True  # the first ones of each were for warming up
     for kind in ("events", "profiler"):
         want = [d for turn in said[kind] for d in turn]
         have, rows = rows[:len(want)], rows[len(want):]
@@ -334,7 +334,7 @@ CHECKS = [("memory", check_memory), ("times", check_times), ("graph", check_grap
 
 
 def no_gpu():
-    """Why nothing can be checked here, or None."""
+    """Returns why nothing can be checked here, or None."""
     try:
         import torch
     except ImportError:

@@ -19,7 +19,7 @@ import torch.distributed as dist  # noqa: E402
 torch.cuda.set_device(0)
 dist.init_process_group("nccl", init_method="file://" + store, rank=rank, world_size=world)
 t = torch.ones(1 << 18, device="cuda")
-for _ in range(3):  # the communicator is made, and the recording has found the driver
+for _ in range(3):  # then the communicator exists, and the recording has found the driver
     dist.all_reduce(t)
     torch.cuda.synchronize()
     time.sleep(1)
@@ -55,8 +55,8 @@ def known():
            ("all_reduce_coalesced", coalesced), ("all_reduce", lambda: dist.all_reduce(t, async_op=True).wait())]
     for turn in range(4):
         for name, op in ops:
-            late = 0.02 * (turn == 2 and rank == 1)  # on the host
-            behind = turn == 3 and rank == 0         # on the GPU: the host goes on at once
+            late = 0.02 * (turn == 2 and rank == 1)  # late on the host
+            behind = turn == 3 and rank == 0         # late on the GPU: the host goes on at once
             dist.all_reduce(t)
             begun = at_host()
             time.sleep(late)
