@@ -24,7 +24,7 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
         t->missed |= t->dropped > 0;
     }
     if (e->kind == TORCH_STEP) {
-        if (t->before && t->grouped) /* what came last was a step of its own */
+        if (t->before && t->grouped) /* the last span is this event's own step */
             t->s[t->n - 1].end = t->before;
         t->before = 0;
         int goes_on = e->arg == TORCH_GOES_ON;

@@ -113,7 +113,7 @@ struct inject {
     int stood_before;              /* plus an unknown time, while GDB held it */
     unsigned stops;
     int judged;        /* its seccomp filters have been judged */
-    int watched;       /* the last dlopen returned unwatched without loading: now watch it */
+    int watched;       /* watch the next dlopen: the last one, not watched, loaded nothing */
     pid_t child;       /* the stub's thread, held until the others run again */
     char why[256];     /* what prevented the last try */
     const char *means; /* how the stub was loaded, for the report */
@@ -121,7 +121,7 @@ struct inject {
 
 /* Reads the mappings again. Returns 0, -ESRCH (a zombie has none), or -errno. */
 int inject_maps(struct inject *in);
-/* stop_release() that also adds its time to the report. */
+/* Calls stop_release(), and adds the time of the stop to the report. */
 void inject_release(struct inject *in, struct stop *s);
 /* Lets the stub's thread run, which the kernel holds for us. Tries again in the next call when the thread has not stopped in time. */
 void inject_adopt(struct inject *in, int timeout_ms);

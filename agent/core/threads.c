@@ -21,7 +21,7 @@ struct start {
 };
 
 static struct {
-    uint32_t made, begun; /* (a) number of our threads created; running. Until they end */
+    uint32_t made, begun; /* (a) numbers of our threads created and running, until they end */
     uint32_t ids[MOST];   /* (a) kernel ids of our running threads; 0: free */
     uint32_t main_ends;   /* (a) the main thread is about to end */
     uint32_t main_ended;  /* (a) */

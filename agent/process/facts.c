@@ -13,7 +13,7 @@
 #include "agent/core/settings.h"
 #include "writer/map.h"
 
-#define AGAIN_NS 10000000000u /* interval: programs set variables before they import torch */
+#define AGAIN_NS 10000000000u /* interval of reads: programs set variables, then import torch */
 #define SAID_MAX 512
 
 static struct {

@@ -35,7 +35,7 @@ struct sampled {
     int fd[SAMPLED_FILES]; /* descriptor + 1 of its open files in /proc/self/task/TID, or 0 */
     int stranger;          /* it has itself set the signal mask that our handler has */
     uint32_t posts, waits; /* signals it has got, up to a few; waits for a CPU that counted */
-    uint32_t shut, wary;   /* checks that must find it not to block before a signal: left; of */
+    uint32_t shut, wary;   /* checks left that must find our signal open; how many to begin with */
     uint64_t open;         /* its CPU clock at the last such check, ns */
     uint32_t listed;       /* number of the last listing that saw it */
     uint64_t seen, waited; /* its CPU clock at the last tick, and at the last of `waits`, ns */

@@ -33,13 +33,13 @@ static struct {
     int called; /* root's call since the last step ended: 1: evaluation; 2: perhaps; 3: perhaps a step's */
     int fresh;      /* no pass with gradients since then */
     uint32_t idle;  /* serial of the last root called without gradients since both, or 0 */
-    uint32_t row;   /* which row of such calls it is */
+    uint32_t row;   /* number of the current row of such calls */
     int evaluating; /* the outermost call in progress is evaluation; 2: the one that ended goes on */
     int evaluated;  /* value of `evaluating` as the call began that this one may be a part of */
     const void *whole;   /* the module whose unseen call the last call was a part of; or NULL */
     uint32_t part;       /* serial of the first part of that call */
     uint64_t ends[IDLE]; /* calls without gradients that have ended and may be evaluation */
-    unsigned idles, usual, now; /* how many; calls before the last step's passes, and this one's */
+    unsigned idles, usual, now; /* `ends` in use; calls before passes, of the last step and this */
     int again;                  /* one of these models came again */
     int passed; /* a backward pass since the last zero_grad(), and since a step ended */
     int unseen; /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */

@@ -76,7 +76,7 @@ struct torch_thread {
     uint32_t stepped;  /* (a) an optimizer has stepped in one of them, by a hook */
     uint32_t asked;    /* it was asked whether the thread that counts has left */
     uint32_t beside;   /* optimizer steps here while another thread's steps counted */
-    uint64_t beside_from; /* steps counted at the first of these: that thread may have been done */
+    uint64_t beside_from; /* steps counted at the first; if unchanged, that thread may be done */
     struct torch_thread_mark {
         uint32_t open, depth; /* calls in progress, and the depth of the outermost */
     } marks[TORCH_MARKS];     /* Optimizer.step, the DataLoader's __next__ */
@@ -97,7 +97,7 @@ struct torch_thread {
         uint64_t sequence, thread;
         uint32_t state;         /* enum in torch_back.c; 0: none */
     } node;                     /* the one that the engine evaluates on this thread; */
-    uint64_t words[TORCH_NODE]; /* its first words, while the places of these are not known */
+    uint64_t words[TORCH_NODE]; /* its first words, until the places of its numbers are known */
 
     struct cuda_thread *cuda; /* (a) torch_cuda.c; NULL: no GPU yet. Stays with the thread */
 };
