@@ -28,7 +28,7 @@
 /* Returns whether the process has mapped the live file. After an exec it has not: the process lives on, but not the program that was recorded.
  * Where the process's mappings cannot be read, the file counts as mapped. */
 static int is_mapped(const struct live *l, const char *path) {
-    /* The last processes found to have theirs mapped. One question to a process looks twice within milliseconds, the second time among its
+    /* The last processes that were found to have their live file mapped. One question to a process looks twice within milliseconds, the second time among its
      * children, and each look takes a millisecond for a large process. */
     static _Thread_local struct {
         uint64_t start, when;

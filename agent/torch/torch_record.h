@@ -23,7 +23,7 @@
 
 struct torch_record {
     unsigned sequence; /* offset of sequence_nr_ in a RecordFunction; 0: not found */
-    unsigned thread;   /* of fwd_thread_id_, likewise */
+    unsigned thread;   /* offset of fwd_thread_id_; 0: not found */
 };
 
 /* Service thread, once torch_lib is loaded. Returns 0; if only the forward thread was not found, with at->thread 0 and the reason in `why` (else
