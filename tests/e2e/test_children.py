@@ -300,8 +300,8 @@ def test_a_fork_that_takes_long(scene, python, settings):
 
 @pytest.mark.pythons(min=(3, 8), max=(3, 8), count=1)
 def test_an_end_after_a_fork_that_took_long(scene, python):
-    """Python ends while a thread of the agent waits for os.fork() to return: the thread once asked for the GIL of a Python that was gone
-    (SIGSEGV)."""
+    """Python ends while a thread of the agent waits for os.fork() to return. (Once, the thread then asked for the GIL of a Python that was
+    gone: SIGSEGV.)"""
     assert scene(python, ENDS, "long fork", LATE_WAITER=1) == "%d\n" % (5 << 8)
 
 
