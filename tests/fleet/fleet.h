@@ -5,8 +5,8 @@
  * Order of things: options (main.c) -> clocks of the nodes (clocks.c) -> what each rank does when, in true time
  * (timeline.c) -> its trace, in its node's CLOCK_MONOTONIC (rank.c, out.c), with stacks of a real recording (recorded.c).
  *
- * True time is int64 ns since the job began. Everything random is a hash of the seed and of what it is for, so the same
- * options give the same bytes, whatever the number of processes that write.
+ * True time is int64 ns since the job began. Every random number is a hash of the seed and of its purpose, so the same options
+ * give the same bytes, however many processes write them.
  */
 #ifndef PROBING_TESTS_FLEET_H
 #define PROBING_TESTS_FLEET_H

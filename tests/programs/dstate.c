@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library: wait_in_vfork() puts the calling thread into uninterruptible sleep (the parent of a vfork waits so) for some
-// seconds.
+// A library: wait_in_vfork() puts the calling thread into uninterruptible sleep for some seconds, in which the parent of a
+// vfork waits.
 #include <unistd.h>
 
 int wait_in_vfork(int seconds) {

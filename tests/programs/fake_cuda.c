@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A made-up CUDA driver and a made-up libc10_cuda.so: the tests copy this library to both names, load both and tell both which
- * context and stream are current (the copies share nothing; a stream's handle is its number). There is no GPU where the tests
- * run, so this stands in for one; real ones are for tests/gpu/check.py. What it tries is ours: which functions are called, when,
- * from which thread, and that the time between two of its events comes out of the database as it went in.
+ * A fake CUDA driver and a fake libc10_cuda.so: the tests copy this library to both names, load both, and tell both which context and
+ * stream are current (the copies share nothing; a stream's handle is its number). It replaces a GPU, because the tests run without one;
+ * tests/gpu/check.py is for real ones. It tests the agent: which functions it calls, when, and from which thread, and that the time
+ * between two events comes out of the database as it went in.
  *
- * The GPU: each stream does what it is given one after the other, at its own clock. fake_launch(ns) is a kernel of so many
- * nanoseconds, launched into the thread's current stream: it begins when the stream is free, not before it was
- * launched. An event is stamped when the stream comes to it, and asking for it earlier says "not ready". While fake_hold(1) holds
- * it its clock stands: so it never waits for the host, however long that takes to launch what comes next. The functions that wait for a GPU are here, too, and count themselves: nobody may call them.
+ * The GPU: each stream executes one after the other what it is given, by the GPU's clock. fake_launch(ns) launches a kernel of so many
+ * nanoseconds into the thread's current stream; it begins when the stream is free, and not before it was launched. An event gets its time
+ * when the stream comes to it, and before that a query says "not ready". While fake_hold(1) holds the GPU, its clock stands still: so it
+ * never waits for the host, however long that takes to launch what comes next. The functions that wait for a GPU exist, too, and count
+ * their calls: the agent must not call them.
  *
- * The build makes it a shared library. State is one process's; a lock of our own, because threads call it.
+ * The build makes it a shared library. Its state is that of one process; it has a lock, because several threads call it.
  */
 #include <pthread.h>
 #include <stdint.h>

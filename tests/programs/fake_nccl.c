@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A made-up NCCL and a made-up libtorch_cuda.so: the tests copy this library to libnccl.so.2 and libtorch_cuda.so and load both. The
- * second has a ProcessGroupNCCL of one virtual function (allreduce), which calls ncclAllReduce() as torch does: through the table
- * of imported functions, in a group. The first gives the made-up driver (fake_cuda.c) a kernel for each of them when the outermost group
- * ends. What it tries is ours: in which order events come, and that the GPU's times reach the database. Real ones: tests/gpu/check.py.
+ * A fake NCCL and a fake libtorch_cuda.so: the tests copy this library to libnccl.so.2 and libtorch_cuda.so, and load both. The second
+ * has a ProcessGroupNCCL with one virtual function (allreduce), which calls ncclAllReduce() as torch does: through the table of imported
+ * functions, and in a group. When the outermost group ends, the first gives the fake driver (fake_cuda.c) a kernel for each of these calls.
+ * It tests the agent: the order of events, and that the GPU's times reach the database. For the real libraries: tests/gpu/check.py.
  */
 #include <stddef.h>
 #include <stdint.h>

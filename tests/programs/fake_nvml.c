@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A made-up libnvidia-ml.so.1 with two GPUs whose numbers a test knows: it tries the way from NVML's functions to the
- * database, not NVML. The test builds it as a shared library (cc -shared -fPIC).
+ * A fake libnvidia-ml.so.1 with two GPUs whose numbers a test knows. It tests the way from NVML's functions to the database, not
+ * NVML itself. The test builds it as a shared library (cc -shared -fPIC).
  */
 #include <fcntl.h>
 #include <stdio.h>

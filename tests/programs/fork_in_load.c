@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded: forks while another thread is within the dynamic loader. The first thread but the main one that walks the loader's list
- * (dl_iterate_phdr), or allocates while the list is being changed, is held there until the main thread, in fork_then(), has a child or
- * waits in fork's handlers. Of a program with one thread: the other one is ours.
+ * A library that is preloaded, and forks while another thread is within the dynamic loader. The first thread, other than the main one,
+ * that walks the loader's list (dl_iterate_phdr), or allocates while the list is being changed, is held there until the main thread, in
+ * fork_then(), has forked or waits in fork's handlers. In a program with one thread, the other thread is the agent's.
  *
  *     arm();
- *     held()                       // whether a thread is, or was, there
- *     fork_then(a, b)              // a child that loads the library a and opens b, which is there already; its status (waitpid)
+ *     held()                       // whether a thread is being held, or was
+ *     fork_then(a, b)              // forks a child that loads library a and opens b, which is loaded already; returns its status (waitpid)
  */
 #include <dlfcn.h>
 #include <fcntl.h>

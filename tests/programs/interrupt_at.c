@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * interrupt_at.c - a library that sends this program a SIGINT at a moment nobody meets by chance: right before the Nth time
- * (INTERRUPT_AT=wait:N) that it waits for its terminal, or that it changes how the terminal edits (INTERRUPT_AT=edit:N).
+ * interrupt_at.c - a library that sends its program a SIGINT at a moment that is hardly ever met by chance: just before the program
+ * waits for its terminal for the Nth time (INTERRUPT_AT=wait:N), or changes how the terminal edits for the Nth time (INTERRUPT_AT=edit:N).
  */
 #include <dlfcn.h>
 #include <poll.h>

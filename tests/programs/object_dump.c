@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * object_dump PID [-d DEPTH] [-i ITEMS] [-s STRING] [-r READS] [-n BYTES] [--record FILE] [ADDR...]: the objects at these
- * addresses as text, one a line; without addresses, the locals of all frames of all threads, as JSON. The process must stand
- * still or change nothing that is looked at. --record writes every piece of memory that was read (u64 address, u64
+ * object_dump PID [-d DEPTH] [-i ITEMS] [-s STRING] [-r READS] [-n BYTES] [--record FILE] [ADDR...]: prints the objects
+ * at these addresses as text, one a line; without addresses, the locals of all frames of all threads, as JSON. The process must
+ * stand still, or at least not change what is read. --record writes every piece of memory that was read (u64 address, u64
  * length, bytes; first a struct pywalk_target, a u64 count of addresses and these), which fuzz_object replays.
  */
 #include "agent/pywalk/object.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pywalk_truth PID STACKS stop|running: reads that many stacks of a process that never stands still, and prints each
- * different one once, as JSON, with how often it was seen: a test then says which of them cannot be.
+ * pywalk_truth PID STACKS stop|running: reads so many stacks of a process that never stands still, and prints each
+ * different one once, as JSON, with how often it was seen. A test then finds those that are impossible.
  *
- * stop: all threads are stopped (ptrace) for each look, at random moments. running: nobody is stopped; a thread's stack
- * is marked, as probing does it, unless the thread was asleep before and after and got no CPU time in between.
+ * stop: all threads are stopped (ptrace) for each look, at random moments. running: no thread is stopped; as in probing,
+ * a thread's stack is marked unless the thread slept before and after the look and got no CPU time in between.
  * Output: {"looks":N,"read":N,"unread":N,"marked":N,"stacks":[{"n":times,"marked":bool,"frames":[["name","file",line],...]},...]}
  */
 #include "find_python.h"
@@ -72,8 +72,8 @@ static int stop_all(void) {
 }
 
 /*
- * Whether it stands where it stood when its stack could not be read the last time. On a busy machine a thread waits for
- * a CPU over many looks, and one moment of it must not count as many.
+ * Returns whether the thread is still where it was when its stack could not be read the last time. On a busy machine a thread
+ * may wait for a CPU during many looks, and one moment of it must not count as many.
  */
 static bool same_moment(pid_t tid) {
     static struct {

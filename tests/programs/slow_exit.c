@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slow_exit.c - a library whose handler makes exit() load $SLOW_EXIT_LOADS, say "exiting" and take a second more. Handlers run in
- * reverse order: all that was loaded after this library is destroyed by then.
+ * slow_exit.c - a library whose exit handler loads $SLOW_EXIT_LOADS, prints "exiting" and takes a second more. Handlers run in reverse
+ * order: everything that was loaded after this library is destroyed by then.
  */
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steady.c - notices when anything about its thread is disturbed: errno, the red zone, vector registers,
- * the flags. Runs, without any system call, until SIGTERM comes, prints "steady" and exits 0, or says what changed and exits 1.
+ * steady.c - detects any disturbance of its thread: of errno, the red zone, vector registers or the flags. Runs without any system
+ * call until SIGTERM comes, then prints "steady" and exits with 0; or prints what changed, and exits with 1.
  */
 #include <errno.h>
 #include <signal.h>

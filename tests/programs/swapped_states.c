@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swapped_states.c - two threads that Python did not make call a Python function again and again, both at the same time. CPython makes a
- * thread state for each call and frees it after; between two calls the threads exchange the memory of these, so that each one's
- * next state lies where the other's last one lay.
+ * swapped_states.c - two threads that were not made by Python call a Python function again and again, at the same time. For each call
+ * CPython makes a thread state, and frees it afterwards. Between two calls the threads exchange the memory of these states, so that the
+ * next state of each thread lies where the last one of the other thread was.
  *
  *     start(function);  // function(0) in one thread, function(1), which begins by calling entered(), in the other
  *     stop();

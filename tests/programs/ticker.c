@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library: the least that a profiler of this kind can do. A thread that wakes by the clock and sends a signal to
-// the thread that called ticker_start(); the handler does nothing. What it costs is the machine's part of what we cost.
+// A library that does the least that a profiler of this kind can do: a thread wakes at fixed times and sends a signal to the
+// thread that called ticker_start(), whose handler does nothing. Of what our sampler costs, this is the machine's part.
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>

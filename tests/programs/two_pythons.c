@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program with two CPythons: two_pythons LIB HOME CODE LIB HOME CODE. Each is loaded by itself, in a thread of its
-// own, and runs its code.
+// A program with two CPythons. Usage: two_pythons LIB HOME CODE LIB HOME CODE. Each is loaded separately, in a thread of
+// its own, and runs its code.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -126,7 +126,7 @@ static void test_litmus(void **state) {
     assert_int_equal(cross(OWN, n / 2), 0);
 }
 
-/* ---- the same with pages that are taken away: whoever uses one that is gone dies of it ---- */
+/* ---- the same with pages that are taken away: a thread that uses one that is gone dies of it ---- */
 
 #define USERS 3u
 #define PAGES 300

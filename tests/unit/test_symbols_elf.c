@@ -190,7 +190,8 @@ static size_t count_kept(const char *folder, char *name, size_t n) {
     return count;
 }
 
-/* Of many symbols their order is kept, and their names are the ELF file's; few are read anew. What is not ours, or of another file, is not believed. */
+/* Of many symbols the sorted order is cached, with the names left in the ELF file; few symbols are read each time. A cache file that is not ours, or
+ * belongs to another ELF file, is not used. */
 static void kept(void **state) {
     char folder[64], name[256], self[64];
     struct stat st, now;
