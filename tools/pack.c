@@ -2,6 +2,7 @@
 #include "pack.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -75,6 +76,23 @@ static int put_seek_table(struct out *o) {
         (rc = write_all(o->fd, o->table, o->entries * 8)) == 0)
         rc = write_all(o->fd, foot, sizeof foot);
     o->p->bytes_out += sizeof head + o->entries * 8 + sizeof foot;
+    return rc;
+}
+
+/* Copies the beginning of a block that the trace was cut off in, so that the packed trace is cut off, too: its process may have done more. */
+static int put_tail(struct out *o, const struct pack_part *part) {
+    uint8_t buf[65536];
+    int fd = open(part->path, O_RDONLY | O_CLOEXEC | O_NOCTTY), rc = fd < 0 ? -errno : 0;
+    off_t end = rc ? 0 : lseek(fd, 0, SEEK_END);
+
+    for (uint64_t left = part->tail_bytes; !rc && left;) {
+        ssize_t n = pread(fd, buf, left < sizeof buf ? left : sizeof buf, end - (off_t)left);
+        rc = n > 0 ? write_all(o->fd, buf, (size_t)n) : n < 0 ? -errno : -ESTALE;
+        left -= n > 0 ? (size_t)n : 0;
+        o->p->bytes_out += n > 0 ? (size_t)n : 0;
+    }
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
 
@@ -207,6 +225,8 @@ int pack_process(struct pack *p, struct pack_process *proc, int fd) {
         if (rc)
             break;
         rc = copy_part(&o, r, i == 0, i + 1 == proc->n);
+        if (proc->part[i].tail_bytes && i + 1 < proc->n)
+            o.b->seq++; /* the block that was cut off is missing */
         reader_close(r);
     }
     if (!rc)
@@ -215,8 +235,9 @@ int pack_process(struct pack *p, struct pack_process *proc, int fd) {
         rc = put_symbols(&o, proc);
     if (!rc)
         rc = flush(&o);
-    if (!rc)
-        rc = put_seek_table(&o);
+    if (!rc) /* a seek table is for what was closed */
+        rc = proc->n && proc->part[proc->n - 1].tail_bytes ? put_tail(&o, &proc->part[proc->n - 1])
+                                                           : put_seek_table(&o);
     p->written += !rc;
     keys_free(&o.dictionaries);
     pack_merge_free(&o.m);

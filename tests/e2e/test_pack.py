@@ -300,6 +300,20 @@ def test_damaged(recorded, pack, convert, sql, tmp_path):
         (tmp_path / "y.zst").unlink()
 
 
+def test_what_was_cut_off_is_so_when_packed(build, run, pack, sql, tmp_path):
+    """A rank whose trace was cut off is not one that came to no more collectives."""
+    job, convert = tmp_path / "job", build.tool("probing-convert")
+    run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(job), "--ranks", "2", "--nodes", "1", "--minutes", "0.1",
+         "--hz", "2", "--layers", "1", "--seed", "21", "--tear", "0"])
+    pack(job, "-o", str(tmp_path / "packed") + "/", check=1)
+    found = []
+    for n, source in enumerate((job, tmp_path / "packed")):
+        run([convert, "-q", source, tmp_path / ("%d.db" % n)], check=False)
+        found.append([sql(tmp_path / ("%d.db" % n), q) for q in ("SELECT reason, count FROM lost ORDER BY 1", "SELECT rank, cause, seq, state FROM hangs",
+                                                                "SELECT rank, complete, end_reason FROM trace ORDER BY 1")])
+    assert found[0] == found[1] and found[0][0][0][0] == "cut_off_bytes" and found[0][0][0][1] > 0
+
+
 def test_copies_count_once(recorded, pack, convert, sql, tmp_path):
     shutil.copy(recorded, tmp_path / "copy.zst")
     done = pack(recorded, tmp_path / "copy.zst", "-o", tmp_path / "p.zst")
