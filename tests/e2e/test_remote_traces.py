@@ -4,6 +4,7 @@ counts."""
 import http.server
 import json
 import os
+import pathlib
 import re
 import subprocess
 import threading
@@ -114,6 +115,26 @@ print(len(list(t.samples.select("func").rows())), t.remote[0].fetched / t.remote
 """
     rows, share, requests = map(float, engine(code % (server.url + "small.zst"), "fsspec", "aiohttp", "pandas").split())
     assert rows > 100000 and share < 1.2 and requests < 1.6, (share, requests)
+
+
+def test_ctrl_c_while_a_server_is_waited_for(engine):  # noqa: F811
+    """It is raised; the bytes that did not come are not taken for damage, and the next question is answered."""
+    said = engine("""
+import fsspec, probing
+fsspec.filesystem("memory").pipe("/a.zst", open(%r, "rb").read())
+t = probing.open("memory://a.zst")
+def stop(offset, n):
+    raise KeyboardInterrupt
+t.remote[0].read = stop
+for part in (t.samples, t.cpu, t.traces):
+    try:
+        print(len(list(part.rows())), t.problems)
+    except KeyboardInterrupt:
+        print("stopped")
+del t.remote[0].read
+print(len(list(t.samples.rows())), t.problems)
+""" % str(pathlib.Path(__file__).parents[1] / "golden" / "basic.zst"), "fsspec")
+    assert said.splitlines() == ["stopped"] * 3 + ["44 []"]
 
 
 @pytest.mark.limit(300)

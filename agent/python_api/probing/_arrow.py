@@ -97,6 +97,14 @@ def texts(values):
     return (c_char_p * max(1, len(values)))(*values)
 
 
+raised = []  # Ctrl-C in a callback of the library, which could only ignore it
+
+
+def raise_it():
+    if raised:
+        raise raised.pop()
+
+
 def fail(error, text):
     """Raises what -errno and a sentence of the library mean: after -EINTR, what a handler of a signal has raised, which Python raises between two of
     its instructions (converter/arrow_stop.h)."""
@@ -129,6 +137,7 @@ def align(paths, flags, out):
     """Aligns the clocks of the traces' machines and writes the alignment into the database `out`; boots that are in it keep their time."""
     error = ctypes.create_string_buffer(1024)
     failed = library().probing_align(texts([os.fsencode(p) for p in paths]), len(paths), flags, os.fsencode(out), error, len(error))
+    raise_it()
     if failed:
         fail(0 if -failed == errno.ENOENT else failed, error.value.decode("utf-8", "replace"))
 
@@ -149,6 +158,7 @@ def open_stream(at, paths, table=None, sql=None, columns=None, start=FIRST, end=
     notes = c_void_p()
     failed = library().probing_stream(byref(request), at, byref(notes), error, len(error))
     if failed:
+        raise_it()
         fail(failed, error.value.decode("utf-8", "replace"))
     return Notes(notes)
 
@@ -283,6 +293,7 @@ class Reader(object):
         self._check(self.stream.get_schema(byref(self.stream), Schema.from_address(at)))
 
     def _check(self, error):
+        raise_it()
         if error:
             text = self.stream.get_last_error(byref(self.stream))
             fail(-error if error == errno.EINTR else 0, (text or os.strerror(error).encode()).decode("utf-8", "replace"))

@@ -186,6 +186,9 @@ def _read(url, offset, to, n):
         return len(data)
     except Exception:  # nothing may leave a callback
         return -errno.EIO
+    except BaseException as error:  # Ctrl-C, while the server is waited for
+        _arrow.raised.append(error)
+        return -errno.EINTR
 
 
 def register():
