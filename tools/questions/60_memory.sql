@@ -20,6 +20,7 @@ SELECT *, min(least) OVER (PARTITION BY process ORDER BY nth ROWS BETWEEN CURREN
     SELECT w.rowid AS process, min(7, CAST(8 * (m.ts / 1e9 - w.since) / (w.until - w.since) AS INTEGER)) AS eighth, m.ts / 1e9 AS at, min(m.rss) AS least, max(m.rss) AS most, min(m.ts) AS first, max(m.ts) AS last
     FROM work w CROSS JOIN trace_file t ON t.id = w.trace_id
     JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id AND m.ts / 1e9 BETWEEN w.since AND w.until WHERE w.until > w.since GROUP BY 1, 2));
+CREATE INDEX temp.floor_of ON floor(process, nth); -- of 10,000 processes each is looked up
 CREATE TEMP TABLE change AS -- by process: how much more it holds at the end than at the beginning (more), in the later half (later), in its largest leap; from and to: between when it grew
 SELECT a.process, z.low - a.low AS more, z.low - h.low AS later, z.at, z.at - a.at AS took, z.at - h.at AS later_took, (SELECT max(most) FROM floor WHERE process = a.process) AS most,
   (SELECT (max(last) - min(first)) / 1e9 FROM floor WHERE process = a.process) AS seconds, (SELECT max(most) FROM floor WHERE process = a.process AND nth < h.nth) AS most_before,
