@@ -40,6 +40,9 @@ static const struct foreign {
     {" similar ", BETWEEN, " to ", no_regex},
     {" regexp_extract_all regexp_split_to_array ", CALLED, NULL,
      "write regexp_match() or regexp_extract(), which give the first match"},
+    {" except intersect ", BETWEEN, " all ", "write it without ALL: each row is then there once"},
+    {" ignore respect ", BETWEEN, " nulls ",
+     "write max(x) FILTER (WHERE ...), or a subquery WHERE x IS NOT NULL"},
     {" any all some ", COMPARED, NULL, "write x IN (SELECT ...), or compare with max() or min()"},
 };
 
@@ -73,6 +76,13 @@ int sql_foreign(struct token t, struct token prev, int begins, char *why, size_t
 
     if (sql_is_sign(prev, "."))
         return 0;
+    if (sql_is_sign(t, "^") || (sql_is_sign(t, "*/") && t.p[1] == *t.p && is_operand(prev))) {
+        snprintf(why, size, "%.*s is not known: write %s", *t.p == '^' ? 1 : 2, t.p,
+                 *t.p == '^'   ? "power(x, y), or xor(x, y)"
+                 : *t.p == '*' ? "power(x, y)"
+                               : "x / y, which has no fraction if both are whole numbers");
+        return -EINVAL;
+    }
     for (size_t i = 0; t.kind == WORD && i < sizeof all / sizeof *all; i++) {
         const struct foreign *f = &all[i];
         if (!sql_is_one_of(t, f->words) || !is_meant(f, t, prev, begins))

@@ -51,6 +51,8 @@ FOREIGN = (
     ("SELECT * FROM t TABLESAMPLE BERNOULLI (10)", "TABLESAMPLE is not known"), ("SELECT * FROM t USING SAMPLE 10", "USING SAMPLE is not known"), ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE is not known"),
     ("SELECT name ~ '(?=a)' FROM t", "looking ahead and named groups are not known"), ("SELECT name !~* '(a' FROM t", "no regular expression: '(?i)(a': a ) is missing"), ("SELECT regexp_extract_all(name, 'a') FROM t", "write regexp_match()"),
     ("SELECT * FROM t WHERE name SIMILAR TO 'a'", "SIMILAR TO is not known: write LIKE 'a%', or x ~ '^(a|b)$'"), ("SELECT * FROM t WHERE rank > ALL (SELECT 1)", "ALL is not known: write x IN (SELECT ...)"), ("SET TIME ZONE 'UTC'", "times are UTC"),
+    ("SELECT 2 ^ 3", "^ is not known: write power(x, y)"), ("SELECT rank ** 2 FROM t", "** is not known: write power(x, y)"), ("SELECT 7 // 2", "// is not known: write x / y"),
+    ("SELECT rank FROM t EXCEPT ALL SELECT 1", "EXCEPT ALL is not known"), ("SELECT lag(rank) IGNORE NULLS OVER (ORDER BY rank) FROM t", "IGNORE NULLS is not known"),
     ("SELECT * EXCLUDE (nope) FROM t", "EXCLUDE (nope): a column of that name is not there"), ("SELECT * EXCEPT (rank, name) FROM t", "EXCEPT leaves no column"),
 )
 # Ways to write a star's columns, each with its equivalent.
