@@ -46,6 +46,8 @@ struct token sql_token(const char *p) {
 }
 
 struct token sql_after(struct token t) {
+    if (t.kind == END) /* of the text; or none, whose p is NULL */
+        return t;
     do
         t = sql_token(t.p + t.n);
     while (t.kind == SPACE);

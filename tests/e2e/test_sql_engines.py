@@ -116,6 +116,8 @@ def test_clauses(build, run, db):
                         ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3) SELECT n FROM c", [1, 2, 3]),
                         ("SELECT y, x FROM (VALUES (1, 'a'), (2, 'b')) AS v(x, y) ORDER BY x", [["a", 1], ["b", 2]]), ("SELECT s.x * 2 AS y FROM generate_series(1, 3) AS s(x)", [2, 4, 6])):
         assert values(build, run, db, query) == want, query
+    for cut_off in ("arrow_cast(rank", "arrow_cast(", "position('a' IN", "trim(BOTH", "string_agg(rank ORDER BY", "CAST(rank AS", "left(", "INTERVAL (", "rank AT TIME ZONE"):
+        assert ask(build, run, db, "SELECT " + cut_off, code=3)[1].startswith("probing-query: cannot answer: "), cut_off
 
 
 def test_all_columns(build, run, db):
