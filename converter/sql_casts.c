@@ -143,7 +143,7 @@ static void cast_number(sqlite3_context *ctx, int n, sqlite3_value **v) {
         return;
     }
     double endless = !(way & CAST_WHOLE) ? infinity_of(text) : 0;
-    if (endless) {
+    if (endless != 0) {
         sqlite3_result_double(ctx, endless);
     } else if (!(way & CAST_TRY)) {
         char *why = sqlite3_mprintf(
