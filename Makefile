@@ -169,15 +169,15 @@ $(LIB)/libprobing-inspect.so: $(call obj,$(INSPECT)) $(O)/obj/libwriter.a $(O)/o
 $(LIB)/libprobing-read.so: $(call obj,$(CONVERTER)) $(O)/obj/libtraces.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -lsqlite3 -lzstd -ldw -lelf -lm -lpthread -ldl
+	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -lsqlite3 -lzstd -lpcre2-8 -ldw -lelf -lm -lpthread -ldl
 
 # The SQLite extension: sqlite3> .load PREFIX/lib/probing/probing
 $(LIB)/probing.so: $(O)/obj/converter/extension.o $(O)/obj/libtraces.a
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -lzstd -lm
+	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -lzstd -lpcre2-8 -lm
 
-# libdw, libelf and libedit are loaded when they are needed (tools/late.c).
+# libdw, libelf, libedit and libpcre2 are loaded when they are needed (tools/late.c).
 $(BIN)/probing: $(call obj,$(TOOLS)) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -214,20 +214,20 @@ $(SHARE)/%: tools/data/%
 $(O)/tests/unit/%: $(O)/obj/tests/unit/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcmocka -lsqlite3 -lzstd -ldw -lelf -lcjson -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lcmocka -lsqlite3 -lzstd -lpcre2-8 -ldw -lelf -lcjson -lm -lpthread -ldl
 $(O)/tests/unit/test_numbers: $(O)/obj/tools/numbers.o
 $(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/traces/visible.o $(O)/obj/writer/map.o
 $(O)/tests/bench/%: $(O)/obj/tests/bench/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -lpcre2-8 -ldw -lelf -lm -lpthread -ldl
 $(O)/tests/fuzz/%: $(O)/obj/tests/fuzz/%.o $(LIBS_STATIC)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -lpcre2-8 -ldw -lelf -lm -lpthread -ldl
 # Traces of a simulated job: tests/fleet/README.md
 $(O)/tests/fleet/probing-fleet: $(call obj,$(FLEET)) $(LIBS_STATIC) $(O)/tests/fleet/training.zst
 	$(call say,LD,$@)
-	$(Q)$(CC) -o $@ $(filter-out %.zst,$^) $(ALL_LDFLAGS) -lsqlite3 -lzstd -ldw -lelf -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $(filter-out %.zst,$^) $(ALL_LDFLAGS) -lsqlite3 -lzstd -lpcre2-8 -ldw -lelf -lm -lpthread -ldl
 $(O)/tests/fleet/training.zst: tests/fleet/training.zst
 	@mkdir -p $(@D) && cp $< $@
 $(O)/tests/programs/%: tests/programs/%.c | $(NEED)

@@ -21,6 +21,7 @@ libelf-dev         libelf.h
 libsqlite3-dev     sqlite3.h
 libzstd-dev        zstd.h
 zlib1g-dev         zlib.h
+libpcre2-dev       pcre2.h
 libcjson-dev       cjson/cJSON.h
 libedit-dev        histedit.h
 libmicrohttpd-dev  microhttpd.h

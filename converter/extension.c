@@ -20,7 +20,6 @@ SQLITE_EXTENSION_INIT1
 #include "reader_index.c"
 #include "reader_load.c"
 #include "regex.c"
-#include "regex_parse.c"
 #include "source.c"
 #include "sql_aggregates.c"
 #include "sql_calendar.c"

@@ -19,7 +19,8 @@ static void regexp_free(void *re) {
 static struct regex *regexp_get(sqlite3_context *ctx, int n, sqlite3_value **v, int x, int p,
                                 int flags, const char **text, int *all, struct regex **keep) {
     const char *pattern = (const char *)sqlite3_value_text(v[p]),
-               *how = n > flags ? (const char *)sqlite3_value_text(v[flags]) : "", *why;
+               *how = n > flags ? (const char *)sqlite3_value_text(v[flags]) : "";
+    char why[REGEX_WHY];
     struct regex *re = sqlite3_get_auxdata(ctx, p);
 
     *keep = NULL;
@@ -34,7 +35,7 @@ static struct regex *regexp_get(sqlite3_context *ctx, int n, sqlite3_value **v, 
     }
     if (re)
         return re;
-    int err = regex_compile(pattern, strchr(how, 'i') ? REGEX_NO_CASE : 0, &re, &why);
+    int err = regex_compile(pattern, strchr(how, 'i') ? REGEX_NO_CASE : 0, &re, why);
     if (err) {
         char *said = sqlite3_mprintf("no regular expression: '%.60s': %s", pattern, why);
         sqlite3_result_error(ctx, said ? said : why, -1);
@@ -53,6 +54,13 @@ static struct regex *regexp_get(sqlite3_context *ctx, int n, sqlite3_value **v, 
     return re;
 }
 
+/* What each function ends with: a search that was given up makes an error of whatever was found. */
+static void regexp_end(sqlite3_context *ctx, struct regex *re, struct regex *keep) {
+    if (re && regex_failed(re))
+        sqlite3_result_error(ctx, "the regular expression takes too many steps for this text", -1);
+    regex_free(keep);
+}
+
 enum { REGEXP_LIKE, REGEXP_FULL, REGEXP_SWAPPED };
 
 /* regexp_like(x, p[, FLAGS]), and regexp(p, x), which is the operator REGEXP. */
@@ -65,12 +73,10 @@ static void regexp_like(sqlite3_context *ctx, int n, sqlite3_value **v) {
 
     re = regexp_get(ctx, n, v, swapped, !swapped, 2, &text, &all, &keep);
     if (re) {
-        int found = regex_search(re, text, strlen(text), 0, at) == 1;
-        if (way == REGEXP_FULL)
-            found = found && at[0] == 0 && at[1] == strlen(text);
-        sqlite3_result_int(ctx, found);
+        int flags = way == REGEXP_FULL ? REGEX_WHOLE : 0;
+        sqlite3_result_int(ctx, regex_search(re, text, strlen(text), 0, flags, at) == 1);
     }
-    regex_free(keep);
+    regexp_end(ctx, re, keep);
 }
 
 /* Returns where to search on after a match, which may be empty; REGEX_NOWHERE: nowhere. */
@@ -98,11 +104,11 @@ static void regexp_count(sqlite3_context *ctx, int n, sqlite3_value **v) {
              skip--)
             for (from++; from < len && (text[from] & 0xc0) == 0x80; from++)
                 ;
-        for (; from != REGEX_NOWHERE && regex_search(re, text, len, from, at) == 1; count++)
+        for (; from != REGEX_NOWHERE && regex_search(re, text, len, from, 0, at) == 1; count++)
             from = regexp_next(text, len, at);
         sqlite3_result_int(ctx, count);
     }
-    regex_free(keep);
+    regexp_end(ctx, re, keep);
 }
 
 static void regexp_add_json(sqlite3_str *s, const char *p, size_t n) {
@@ -136,7 +142,7 @@ static void regexp_match(sqlite3_context *ctx, int n, sqlite3_value **v) {
     int all;
 
     re = regexp_get(ctx, n, v, 0, 1, 2, &text, &all, &keep);
-    if (re && regex_search(re, text, strlen(text), 0, at) == 1) {
+    if (re && regex_search(re, text, strlen(text), 0, 0, at) == 1) {
         sqlite3_str *s = sqlite3_str_new(sqlite3_context_db_handle(ctx));
         int last = regex_groups(re), first = last > 0;
         sqlite3_str_appendchar(s, 1, '[');
@@ -150,7 +156,7 @@ static void regexp_match(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_str_appendchar(s, 1, ']');
         regexp_result(ctx, s);
     }
-    regex_free(keep);
+    regexp_end(ctx, re, keep);
 }
 
 static void regexp_extract(sqlite3_context *ctx, int n, sqlite3_value **v) {
@@ -163,14 +169,14 @@ static void regexp_extract(sqlite3_context *ctx, int n, sqlite3_value **v) {
         if (group < 0 || group > regex_groups(re))
             sqlite3_result_error(ctx, "regexp_extract: the pattern has no group of that number",
                                  -1);
-        else if (regex_search(re, text, strlen(text), 0, at) != 1 ||
+        else if (regex_search(re, text, strlen(text), 0, 0, at) != 1 ||
                  at[2 * group + 1] == REGEX_NOWHERE)
             sqlite3_result_text(ctx, "", 0, SQLITE_STATIC);
         else
             sqlite3_result_text(ctx, text + at[2 * group], (int)(at[2 * group + 1] - at[2 * group]),
                                 SQLITE_TRANSIENT);
     }
-    regex_free(keep);
+    regexp_end(ctx, re, keep);
 }
 
 /* Adds what replaces a match: the text `by` with its groups. */
@@ -201,7 +207,7 @@ static void regexp_replace(sqlite3_context *ctx, int n, sqlite3_value **v) {
     if (re && by) {
         sqlite3_str *s = sqlite3_str_new(sqlite3_context_db_handle(ctx));
         len = strlen(text);
-        while (from != REGEX_NOWHERE && regex_search(re, text, len, from, at) == 1 &&
+        while (from != REGEX_NOWHERE && regex_search(re, text, len, from, 0, at) == 1 &&
                sqlite3_str_length(s) < REGEXP_MOST) {
             sqlite3_str_append(s, text + copied, (int)(at[0] - copied));
             regexp_add(s, by, text, at);
@@ -211,7 +217,7 @@ static void regexp_replace(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sqlite3_str_appendall(s, text + copied);
         regexp_result(ctx, s);
     }
-    regex_free(keep);
+    regexp_end(ctx, re, keep);
 }
 
 int sql_regex_register(sqlite3 *db) {

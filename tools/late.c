@@ -18,7 +18,8 @@ struct late {
 };
 
 static const char *const dw[] = {"libdw.so.1", NULL}, *const elf[] = {"libelf.so.1", NULL},
-                         *const edit[] = {"libedit.so.2", "libedit.so.0", NULL};
+                         *const edit[] = {"libedit.so.2", "libedit.so.0", NULL},
+                         *const pcre2[] = {"libpcre2-8.so.0", NULL};
 
 /* Any thread may call this; two may find the same function. Without the library the program ends, as the caller cannot go on. */
 __attribute__((used, visibility("hidden"))) void *late_find(struct late *l) {
@@ -121,3 +122,14 @@ LATE(edit, el_source);
 LATE(edit, history);
 LATE(edit, history_end);
 LATE(edit, history_init);
+LATE(pcre2, pcre2_compile_8);
+LATE(pcre2, pcre2_code_free_8);
+LATE(pcre2, pcre2_get_error_message_8);
+LATE(pcre2, pcre2_get_ovector_pointer_8);
+LATE(pcre2, pcre2_match_8);
+LATE(pcre2, pcre2_match_context_create_8);
+LATE(pcre2, pcre2_match_context_free_8);
+LATE(pcre2, pcre2_match_data_create_8);
+LATE(pcre2, pcre2_match_data_free_8);
+LATE(pcre2, pcre2_pattern_info_8);
+LATE(pcre2, pcre2_set_match_limit_8);
