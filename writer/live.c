@@ -133,7 +133,6 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
     uint64_t size = (small_end + nlarge * stride_of(large) + 4095) & ~4095ull;
     char begun[4096 + sizeof LIVE_BEGUN]; /* its name until it is complete */
     void *map = MAP_FAILED;
-    int rc, fd;
 
     if (nrings == 0 || ring_size < 4096 || (ring_size & (ring_size - 1)) || (large & (large - 1)))
         return -EINVAL;
@@ -141,11 +140,11 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
         return -ENAMETOOLONG;
     if ((size_t)snprintf(begun, sizeof begun, "%s" LIVE_BEGUN, path) >= sizeof begun)
         return -ENAMETOOLONG;
-    fd = open(begun, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = open(begun, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
     flock(fd, LOCK_EX | LOCK_NB); /* until complete; a file of a killed process is unlocked */
-    rc = make_space(fd, small_end, nlarge, stride_of(large), size);
+    int rc = make_space(fd, small_end, nlarge, stride_of(large), size);
     if (!rc)
         map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     /* A child must never write into its parent's rings. */
@@ -160,13 +159,12 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
     }
     flock(fd, LOCK_UN); /* else the mapping would keep the lock */
     close(fd);
-    if (!rc) {
-        *out = map;
-        return 0;
-    }
-    if (map != MAP_FAILED)
+    if (rc && map != MAP_FAILED)
         munmap(map, size);
-    unlink(begun);
+    if (rc)
+        unlink(begun);
+    else
+        *out = map;
     return rc;
 }
 

@@ -186,10 +186,9 @@ out:
 
 void probing_agent_stop(const char *reason, int status, int timeout_ms) {
     int saved = errno;
-    uint32_t phase;
     if (!word_here())
         return;
-    phase = sys_swap(&agent_word.phase, AGENT_WAITING, AGENT_STOPPED);
+    uint32_t phase = sys_swap(&agent_word.phase, AGENT_WAITING, AGENT_STOPPED);
     if (phase == AGENT_WAITING) {
         children_settle(CHILDREN_ENDED);
         sys_wake(&agent_word.phase); /* a young child has created no file yet */

@@ -49,8 +49,8 @@ static void start_agent(void) {
     stop = dlsym(agent, "probing_agent_stop");
     threads = dlsym(agent, "probing_agent_threads");
     leaving = dlsym(agent, "probing_agent_exec");
-    int err = start ? start(NULL, "preload") : 0;
-    if (err == -EAGAIN) /* the agent reports other failures itself (service.c) */
+    if (start &&
+        start(NULL, "preload") == -EAGAIN) /* the agent reports other failures itself (service.c) */
         report(getenv("PROBING_REPORT"), "cannot start a thread", AGENT, strerror(EAGAIN));
 }
 

@@ -87,12 +87,10 @@ int producer_recording(void) {
 
 struct producer *producer_enter(void) {
     struct producer *p = mine;
-    struct live *l;
-    uint32_t now;
     if (!producer_recording() || (!p && !(p = my_node())))
         return NULL;
-    l = quiesce_enter_own(&p->inside, &agent_word.open);
-    now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
+    struct live *l = quiesce_enter_own(&p->inside, &agent_word.open);
+    uint32_t now = __atomic_load_n(&generation, __ATOMIC_RELAXED);
     if (l && ((p->ring && p->generation == now) || !take_ring(p, l, now)))
         return p;
     /* Not producer_leave(): p->ring may belong to a recording that has ended. */

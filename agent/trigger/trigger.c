@@ -122,7 +122,7 @@ static void read_config(void) {
     __atomic_store_n(&trigger_config.on, t.on, __ATOMIC_RELEASE);
 }
 
-static void install(void) {
+static void install(const struct agent_python *found UNUSED) {
     if (!capi_loaded())
         return;
     trigger_fatal_install();
@@ -133,7 +133,7 @@ static void install(void) {
 static void changed(void) {
     read_config();
     trigger_fatal_remove();
-    install();
+    install(NULL);
 }
 
 static void begin(struct writer *w UNUSED) {
@@ -145,10 +145,6 @@ static void begin(struct writer *w UNUSED) {
     settings_watch(SETTING_triggers, changed);
     trigger_step_open();
     __atomic_store_n(&open_generation, producer_generation(), __ATOMIC_RELEASE);
-}
-
-static void python(const struct agent_python *found UNUSED) {
-    install();
 }
 
 static void round_of(struct writer *w, uint64_t now) {
@@ -176,7 +172,7 @@ static void end(struct writer *w) {
 
 const struct agent_part trigger_part = {
     .open = begin,
-    .python = python,
+    .python = install,
     .round = round_of,
     .wait = trigger_step_wait,
     .halt = halt,

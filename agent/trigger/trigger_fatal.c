@@ -9,8 +9,8 @@
  * its core dump) handles it as without the agent: exit status, core dump and output are the same.
  *
  * A handler that is installed after ours and chains to it ends at the same previous action. One that does not chain (torch's in DataLoader
- * workers) hides ours, so the service thread checks each second and installs ours again on top. The previous actions form a stack, and
- * each signal pops one. If the program survives the signal, ours is installed again after two seconds, a limited number of times.
+ * workers) hides ours, so the service thread checks each second and installs ours again on top. The previous actions form a stack of
+ * layers, and each signal pops one. If the program survives the signal, ours is installed again after two seconds, a limited number of times.
  *
  * SIGTERM is handled only where the program does not handle it: a scheduler or launcher sends it as its last warning, often unseen by Python code.
  */
@@ -21,7 +21,7 @@
 #include "agent/trigger/trigger.h"
 
 #define SURVIVED_NS 2000000000u /* a program that lives longer after the signal has survived it */
-#define LAYERS      4
+#define LAYERS      3
 #define AGAIN_MOST  1 /* a program that survives more often uses the signal itself (a run-time) */
 
 struct action { /* the kernel's struct: restored unchanged, by a system call that needs no stack */
@@ -35,18 +35,17 @@ static struct fatal {
     int signo;
     enum trigger_kind kind;
     const char *name;
-    int installed;  /* (a) the action is ours */
     uint64_t gone;  /* (a) when an action of `old` was restored because of a signal, ns */
     unsigned again; /* how often our action was installed after that */
     unsigned depth; /* (a) number of actions in `old` */
     struct action old[LAYERS];
 } fatal[] = {
-    {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, 0, {{.flags = 0}}},
-    {SIGBUS, TRIGGER_fatal, "SIGBUS", 0, 0, 0, 0, {{.flags = 0}}},
-    {SIGFPE, TRIGGER_fatal, "SIGFPE", 0, 0, 0, 0, {{.flags = 0}}},
-    {SIGILL, TRIGGER_fatal, "SIGILL", 0, 0, 0, 0, {{.flags = 0}}},
-    {SIGABRT, TRIGGER_fatal, "SIGABRT", 0, 0, 0, 0, {{.flags = 0}}},
-    {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, 0, {{.flags = 0}}},
+    {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, {{.flags = 0}}},
+    {SIGBUS, TRIGGER_fatal, "SIGBUS", 0, 0, 0, {{.flags = 0}}},
+    {SIGFPE, TRIGGER_fatal, "SIGFPE", 0, 0, 0, {{.flags = 0}}},
+    {SIGILL, TRIGGER_fatal, "SIGILL", 0, 0, 0, {{.flags = 0}}},
+    {SIGABRT, TRIGGER_fatal, "SIGABRT", 0, 0, 0, {{.flags = 0}}},
+    {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, {{.flags = 0}}},
 };
 enum { NFATAL = sizeof fatal / sizeof *fatal };
 static uint32_t busy; /* (a) a thread is recording a signal: others are consequences, ignored */
@@ -89,57 +88,68 @@ static __attribute__((noinline)) uint64_t heard(const struct fatal *f, const sig
     return sys_now();
 }
 
-static void on_fatal(int signo, siginfo_t *si, void *uc) {
-    static const struct action none;
+static void on_fatal(int signo, siginfo_t *si, void *uc, unsigned layer) {
     int saved = errno;
     struct fatal *f = fatal;
     while (f < fatal + NFATAL - 1 && f->signo != signo)
         f++;
     __atomic_store_n(&f->gone, handler_has_room(uc) ? heard(f, si, uc) : 1, __ATOMIC_RELAXED);
-    /* Restore the action that was covered last. If that is a handler that chains to us, we are called again, and restore the one below. */
-    unsigned depth = __atomic_load_n(&f->depth, __ATOMIC_ACQUIRE);
-    if (depth)
-        __atomic_store_n(&f->depth, depth - 1, __ATOMIC_RELEASE);
-    action(signo, depth ? &f->old[depth - 1] : &none, NULL);
-    __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
+    /* Restore the action that this layer covered. If that is a handler that chains to us, it chains to a layer below, which restores the one below. */
+    __atomic_store_n(&f->depth, layer, __ATOMIC_RELEASE);
+    action(signo, &f->old[layer], NULL);
     /* A fault happens again by itself. A signal that was sent, or raised by abort(), is sent again: it stays pending until we return. */
     if (si->si_code <= 0 || signo == SIGABRT || signo == SIGTERM)
         syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), signo, si);
     errno = saved;
 }
 
-/* Returns whether our handler may replace the action `now`: it must not be ours or SIG_IGN, and for SIGTERM it must be the default (which kills). */
-static int fits(const struct fatal *f, const struct action *now) {
-    return now->handler != on_fatal && now->handler != (void *)SIG_IGN &&
-           (f->signo != SIGTERM || now->handler == (void *)SIG_DFL);
+/* A handler for each layer: the program may put back an action that it found (faulthandler.disable()), and the layers above it then no longer count. */
+#define LAYER(n)                                                                                   \
+    static void layer##n(int signo, siginfo_t *si, void *uc) {                                     \
+        on_fatal(signo, si, uc, n);                                                                \
+    }
+LAYER(0)
+LAYER(1)
+LAYER(2)
+static void (*const layers[])(int, siginfo_t *, void *) = {layer0, layer1, layer2};
+
+/* Returns the layer whose handler the action has, or -1: it is not ours. */
+static int layer_of(const struct action *now) {
+    int i = LAYERS - 1;
+    while (i >= 0 && now->handler != layers[i])
+        i--;
+    return i;
 }
 
 void trigger_fatal_install(void) {
-    struct sigaction sa = {.sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    sigemptyset(&sa.sa_mask);
+    struct sigaction sa = {.sa_flags = SA_SIGINFO | SA_ONSTACK}; /* no signal is masked */
     for (struct fatal *f = fatal; f < fatal + NFATAL; f++) {
         struct action now;
         uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
-        if (!trigger_is_on(f->kind) || f->again > AGAIN_MOST || f->depth == LAYERS ||
-            (gone && sys_now() - gone < SURVIVED_NS) || action(f->signo, NULL, &now) ||
-            !fits(f, &now))
+        if (!trigger_is_on(f->kind) || f->again > AGAIN_MOST ||
+            (gone && sys_now() - gone < SURVIVED_NS) || action(f->signo, NULL, &now))
+            continue;
+        int layer = layer_of(&now);
+        if (layer >= 0)
+            __atomic_store_n(&f->depth, (unsigned)layer + 1, __ATOMIC_RELEASE);
+        unsigned depth = __atomic_load_n(&f->depth, __ATOMIC_ACQUIRE);
+        if (layer >= 0 || depth == LAYERS || now.handler == (void *)SIG_IGN ||
+            (f->signo == SIGTERM && now.handler != (void *)SIG_DFL))
             continue;
         f->again += gone != 0;
         f->gone = 0;
-        f->old[f->depth] = now;
-        __atomic_store_n(&f->depth, f->depth + 1, __ATOMIC_RELEASE);
-        if (!sigaction(f->signo, &sa, NULL))
-            __atomic_store_n(&f->installed, 1, __ATOMIC_RELEASE);
+        f->old[depth] = now;
+        __atomic_store_n(&f->depth, depth + 1, __ATOMIC_RELEASE);
+        sa.sa_sigaction = layers[depth];
+        sigaction(f->signo, &sa, NULL);
     }
 }
 
 void trigger_fatal_remove(void) {
     for (struct fatal *f = fatal; f < fatal + NFATAL; f++) {
         struct action now;
-        if (!f->installed || action(f->signo, NULL, &now))
-            continue;
-        if (now.handler == on_fatal && f->depth && !action(f->signo, &f->old[f->depth - 1], NULL))
-            f->depth--;
-        __atomic_store_n(&f->installed, 0, __ATOMIC_RELEASE);
+        int layer = action(f->signo, NULL, &now) ? -1 : layer_of(&now);
+        if (layer >= 0 && !action(f->signo, &f->old[layer], NULL))
+            __atomic_store_n(&f->depth, (unsigned)layer, __ATOMIC_RELEASE);
     }
 }

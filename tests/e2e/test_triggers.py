@@ -179,6 +179,32 @@ def test_faulthandler_works_in_either_order(order, cause, record, convert, sql):
     assert sql(db, "SELECT kind, stacks FROM triggers") == [("fatal", 4)]
 
 
+@pytest.mark.parametrize("cause", ["crash", "raises"])
+def test_faulthandler_that_is_switched_off_again(cause, record, convert, sql):
+    """It puts back the action that it found, ours, whose turn its own handler is no more: that one returns, and the fault came for ever."""
+    done = record(THREADS + """
+wait_for_agent()
+import ctypes
+action = (ctypes.c_void_p * 32)()
+def look():
+    ctypes.CDLL(None).sigaction(int(signal.SIGSEGV), None, action)
+    return action[0]
+ours = look()
+faulthandler.enable()
+theirs = look()
+assert ours and theirs != ours
+while look() == theirs:  # until the agent has put its own on top
+    time.sleep(0.01)
+faulthandler.disable()
+signal.alarm(60)
+%s
+print("survived")
+""" % {"crash": "crash()", "raises": "signal.raise_signal(signal.SIGSEGV)"}[cause], check=None, preexec_fn=no_core)
+    assert died(done) == signal.SIGSEGV and "survived" not in done.stdout, (done.stdout, done.stderr)
+    db = convert(done.trace)
+    assert sql(db, "SELECT kind, stacks FROM triggers") == [("fatal", 4)]
+
+
 @pytest.mark.parametrize("looked", [False, True])  # before and after the agent has checked whose handler replaced its own
 def test_handlers_that_hand_nothing_on(looked, record, convert, sql):
     """The handlers of torch in DataLoader workers print a line, set the default action and raise the signal again: the line is printed
