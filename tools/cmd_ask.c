@@ -51,14 +51,37 @@ static int list(void) {
     return TOOL_OK;
 }
 
-static int print_sql(const struct question *q) {
+/* Prints SQL with the values of its parameters in their place, so that `probing query` can run what is printed. */
+static void put_sql(const struct ask *a, const char *sql) {
+    for (char quote = 0; *sql; sql++) {
+        const struct sql_param *p = a->params, *end = p + sizeof a->params / sizeof *a->params;
+        size_t n = quote ? 0 : strspn(sql + 1, "abcdefghijklmnopqrstuvwxyz");
+        while (*sql == ':' && p < end && (strlen(p->name) != n + 1 || strncmp(sql, p->name, n + 1)))
+            p++;
+        if (*sql == ':' && n && p < end) {
+            char *text = p->is_number ? NULL : sqlite3_mprintf("%Q", p->value);
+            fputs(text ? text : p->value ? p->value : "NULL", stdout);
+            sqlite3_free(text);
+            sql += n;
+            continue;
+        }
+        if (quote ? *sql == quote : strchr("'\"", *sql) != NULL)
+            quote = quote ? 0 : *sql;
+        else if (!quote && strncmp(sql, "--", 2) == 0)
+            quote = '\n';
+        putchar(*sql);
+    }
+}
+
+static int print_sql(const struct ask *a, const struct question *q) {
     printf("-- %s\n", q->title);
     if (strcmp(q->name, "diff") == 0)
         printf("%s\n", diff_side_sql());
-    for (unsigned i = 0; i < q->nparts; i++)
-        printf("%s%s%s%s", q->part[i].title ? "\n-- " : "",
-               q->part[i].title ? q->part[i].title : "", q->part[i].title ? "\n" : "",
-               q->part[i].sql);
+    for (unsigned i = 0; i < q->nparts; i++) {
+        if (q->part[i].title)
+            printf("\n-- %s\n", q->part[i].title);
+        put_sql(a, q->part[i].sql);
+    }
     return TOOL_OK;
 }
 
@@ -138,7 +161,7 @@ int cmd_ask(int argc, char **argv) {
     if (!q && strcmp(argv[0], "all") != 0)
         return tool_usage("no question '%s' (probing ask lists them)", argv[0]);
     if (a.print_sql && q)
-        return print_sql(q);
+        return print_sql(&a, q);
     if (argc == 1)
         return tool_usage("of what? probing ask %s DB|TRACE...|PID", argv[0]);
     argv++;

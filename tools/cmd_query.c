@@ -239,6 +239,8 @@ int cmd_query(int argc, char **argv) {
         int rc = sql ? live_backtrace(run->db, sql) : TOOL_OK;
         if (q.restricted)
             sql_guard(run->db);
+        else /* temporary tables may be made; the file stays read-only */
+            sqlite3_exec(run->db, "PRAGMA query_only = OFF", NULL, NULL, NULL);
         if (rc == TOOL_OK)
             rc = sql ? sql_run(run, sql) : query_shell(run, argv, argc);
         if (sql && rc == TOOL_OK && run->results && !run->rows)

@@ -446,3 +446,19 @@ def test_listed_and_refused(build, run, tmp_path):
     assert "the question comes first: probing ask hang DB|TRACE...|PID" in run([build.tool("probing"), "ask", "x.db", "hang"], check=2).stderr
     assert "cannot open" in run([build.tool("probing"), "ask", "time", tmp_path / "none.db"], check=3).stderr
     assert "is not being recorded" in run([build.tool("probing"), "ask", "time", str(os.getpid())], check=3).stderr
+
+
+def test_the_sql_that_is_printed_can_be_run(build, run, simulated_job, tmp_path):
+    """`probing query` gives the same answer; a parameter is what the command line gave, or NULL."""
+    db, compared = simulated_job("--hang", "3:6") / "out.db", 0
+    for name in NAMES:
+        args = ["--step", 12] if name == "step" else []
+        done = run([build.tool("probing"), "ask", name, "--answer"] + args + [db], check=None)
+        (tmp_path / "q.sql").write_text(run([build.tool("probing"), "ask", name, "--sql"] + args).stdout)
+        if name == "diff" or done.returncode != 0:  # its SQL is of a database that is gathered; nothing to answer from
+            continue
+        rows = run([build.tool("probing-query"), "-f", tmp_path / "q.sql", db]).stdout.splitlines()
+        assert rows[0] == "answer" and rows[2] == done.stdout.splitlines()[0], name
+        compared += 1
+    assert compared >= 8
+    assert "step = 12" in run([build.tool("probing"), "ask", "step", "--sql", "--step", "12"]).stdout.replace("IS 12", "= 12")
