@@ -409,3 +409,31 @@ out = [times(t), times(own), times(one), [r[1:3] for r in t.clocks.rows()], [lis
     assert abs(views[0][1] * 1e9 - first) < 1000 and views[0][0] == one[0][0] and views[0][2] == "collectives"
     said = run([build.tool("probing-convert"), "-q", "--clocks", GOLDEN / "basic.zst", nodes[0], tmp_path / "x.db"], check=3).stderr
     assert "holds no alignment" in said and not (tmp_path / "x.db").exists()
+
+
+def test_pickled_for_another_process(ask, run, build, tmp_path):
+    """multiprocessing, joblib and Dask hand objects to their workers by pickle: each opens the same file again, wherever it works."""
+    shutil.copy(str(GOLDEN / "basic.zst"), str(tmp_path / "t.zst"))
+    run([build.tool("probing-convert"), tmp_path / "t.zst", tmp_path / "t.db"])
+    for name in ("t.zst", "t.db"):
+        same_rows, refused = ask("""
+import io, os, pickle
+t = probing.open(sys.argv[1])
+one = t.samples.select("tid", "func").range(0)
+text = pickle.dumps([one, t.sql("SELECT count(*) AS n FROM samples"), t])
+want = [list(one.rows()), list(t.sql("SELECT count(*) AS n FROM samples").rows()), list(t.samples.rows())]
+os.chdir("/")
+again = pickle.loads(text)
+out = [[list(x.rows()) for x in (again[0], again[1], again[2].samples)] == want and len(want[0]) > 0, ""]
+os.mkfifo(sys.argv[2])
+if not os.fork():
+    with io.open(sys.argv[2], "wb") as f:
+        f.write(io.open(sys.argv[3], "rb").read())
+    os._exit(0)
+try:
+    pickle.dumps(probing.open(sys.argv[2]))
+except TypeError as e:
+    out[1] = str(e)
+os.unlink(sys.argv[2])
+""", name, str(tmp_path / "pipe"), str(tmp_path / "t.zst"))
+        assert same_rows and "it came through a pipe" in refused

@@ -205,10 +205,16 @@ class Traces(object):
         self._clocks, self._align, self._given, self._folder = clocks, align and not clocks, clocks, None
         self.paths, self._flags, self._notes, self._said = paths, flags, [], []
         self._database, self._views = database, None
-        self._is_database = database is not None
+        self._is_database, self._opened = database is not None, None
 
     def _keep(self, notes):
         self._notes = self._notes[-99:] + [notes]
+
+    def __reduce__(self):
+        """Pickled, for another process of this machine (multiprocessing, joblib, Dask): it is opened there again."""
+        if self._opened is None:
+            raise TypeError("it cannot be opened again in another process: it came through a pipe, or was made from other traces")
+        return _open_again, self._opened
 
     def _temporary(self, name):
         """Returns a path in a folder that is removed with this object."""
@@ -355,6 +361,10 @@ class Traces(object):
         return _html.overview(self)
 
 
+def _open_again(paths, options):
+    return open(*paths, **options)
+
+
 def open(*paths, **options):
     """Opens traces, directories of them, patterns (*.zst), or a database of probing-convert.
 
@@ -390,5 +400,7 @@ def open(*paths, **options):
     if database and len(traces.paths) > 1:
         raise TraceError("%s is a database: it is opened alone (convert the traces together for one over all)" % database[0])
     traces._is_database, traces._database = bool(database), database[0] if database else None
+    again = dict(alone=alone, align=align, clocks=clocks and os.path.abspath(clocks), storage_options=storage)
+    traces._opened = None if pipes else ([os.path.abspath(p) for p in found] + [f.url for f in remote], again)
     Table(traces, "samples", "SELECT 1" if database else None).columns  # what is neither is said here
     return traces
