@@ -67,7 +67,9 @@ static double run(const struct replay_job *j, const double *work) {
             const struct replay_point *p = &j->point[2 * rank->first + at[r]];
             const struct replay_call *c = &j->call[p->call];
             if (!p->is_exit) {
-                time[r] = c->work < 0 ? c->enter - begin : time[r] + work[p->call];
+                time[r] = c->work >= 0  ? time[r] + work[p->call]
+                          : rank->joins ? 0 /* waits there for the others */
+                                        : c->enter - begin;
                 enter[p->call] = time[r];
                 if (c->in < 0)
                     continue;

@@ -26,7 +26,8 @@ struct replay_call {
 struct replay_rank {
     sqlite3_int64 trace, rank; /* trace: the first trace of its process */
     char *host;
-    int stage;         /* -1: none */
+    int stage; /* -1: none */
+    int joins; /* its recording began later than those of the ranks that it first meets: when it came there is not known */
     size_t first, end; /* range of its calls */
 };
 

@@ -42,7 +42,7 @@ enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
 struct key {
     uint64_t meeting, peers;
     enum kind kind;
-    int is_root;
+    unsigned is_root : 1, is_later : 1; /* is_later: its group has had calls before */
 };
 
 static uint64_t mix(uint64_t h, uint64_t v) {
@@ -155,7 +155,8 @@ static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
             .peers = mix(mix_text(mix(seq, (uint64_t)sqlite3_column_int64(st, 10)), op),
                          is_message ? (uint64_t)(src - dst) : 0),
             .kind = kind,
-            .is_root = rank == (kind == FROM_ROOT ? src : dst)};
+            .is_root = rank == (kind == FROM_ROOT ? src : dst),
+            .is_later = seq > 1};
         j->call[j->ncalls++] = (struct replay_call){.enter = sqlite3_column_double(st, 6),
                                                     .exit = sqlite3_column_double(st, 7),
                                                     .in = -1,
@@ -307,6 +308,22 @@ static double clamp(double v, double max) {
     return v < 0 ? 0 : v > max ? max : v;
 }
 
+static int is_first(const struct replay_job *j, size_t call) {
+    return call == j->rank[j->call[call].rank].first;
+}
+
+/* Finds the ranks whose recording began later than those of the ranks that they meet here: it is their first call, but neither the others' nor the group's. */
+static void find_joining(struct replay_job *j, const struct key *keys, const struct sorted *s,
+                         size_t n) {
+    int was_met = 0;
+
+    for (size_t i = 0; i < n; i++)
+        was_met |= !is_first(j, s[i].call);
+    for (size_t i = 0; was_met && i < n; i++)
+        j->rank[j->call[s[i].call].rank].joins |=
+            keys[s[i].call].is_later && is_first(j, s[i].call);
+}
+
 /* A message: the receiver waits for the sender. The sender waits for the receiver if it was still in its call when the receiver came. */
 static void meet_message(struct replay_job *j, const struct key *keys, const struct sorted *s,
                          size_t n) {
@@ -334,7 +351,7 @@ static void meet(struct replay_job *j, const struct key *keys, const struct sort
     for (size_t i = 0; i < n; i++) {
         struct replay_call *c = &j->call[s[i].call];
         const struct key *k = &keys[s[i].call];
-        int waits = k->kind == ALL || k->is_root == (k->kind == TO_ROOT);
+        int waits = k->kind == ALL || (int)k->is_root == (k->kind == TO_ROOT);
         if (k->kind == ALL || k->kind == TO_ROOT || k->is_root) {
             c->in = m;
             j->needed[m]++;
@@ -379,6 +396,7 @@ static int make_meetings(struct replay_job *j, const struct key *keys) {
     for (size_t i = 0, n; i < j->ncalls; i += n) {
         for (n = 1; i + n < j->ncalls && s[i + n].key == s[i].key; n++)
             ;
+        find_joining(j, keys, s + i, n);
         if (keys[s[i].call].kind == SEND || keys[s[i].call].kind == RECV)
             meet_message(j, keys, s + i, n);
         else

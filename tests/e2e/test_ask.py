@@ -229,6 +229,14 @@ def test_what_if_of_a_process_alone(build, run, simulated_job, tmp_path):
     run([build.tool("probing"), "ask", "what_if", edited(db, tmp_path, "UPDATE trace_file SET rank = 0, world_size = 8")], check=1)
 
 
+@pytest.mark.parametrize("shape", [(), ("--pp", 2)])
+def test_what_if_of_a_rank_that_is_recorded_from_later_on(build, run, simulated_job, shape):
+    """When it came to its first calls is not known: the others do not wait for it in a replay in which they are faster."""
+    saved = [ask(build, run, "what_if", simulated_job("--ranks", 8, "--straggler", "5:30", *shape + late) / "out.db")[1][0] for late in ((), ("--late", "3:6"))]
+    whole, part = [next(row["saved"] for row in rows if row["what"] == "without rank 5's lateness") for rows in saved]
+    assert whole > 3 and part == pytest.approx(whole, rel=0.02)
+
+
 def test_what_if_of_a_part(build, run, simulated_job):
     """If a job has more calls than can be replayed, the last ones are, and the answer says so; the straggler is the same."""
     db = simulated_job("--straggler", "5:20") / "out.db"
