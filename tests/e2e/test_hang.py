@@ -97,9 +97,6 @@ class Job:
         return parts.pop("answer")[0]["answer"], list(parts.values())
 
 
-BOTH = pytest.mark.parametrize("python_torch", ["debian", pytest.param("recent", marks=pytest.mark.slow)], indirect=True)
-
-
 @pytest.fixture(params=[pytest.param("debian", marks=pytest.mark.slow), "recent"])
 def python_torch(request):
     path, why = find_torch(request.param)
@@ -135,7 +132,6 @@ ELSEWHERE = {"never_comes": ("gone_elsewhere", "time.sleep(600)  # elsewhere"), 
 
 
 @pytest.mark.limit(300)
-@BOTH
 @pytest.mark.parametrize("scene", [s if s == "never_comes" else pytest.param(s, marks=pytest.mark.slow) for s in sorted(ELSEWHERE)])
 def test_a_rank_that_is_elsewhere(job, python_torch, scene):
     hung = job(python_torch, scene)
