@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <gnu/libc-version.h>
+#include <locale.h>
 #include <regex.h>
 #include <stdio.h>
 #include <sys/utsname.h>
@@ -277,6 +278,7 @@ void facts_take(struct writer *w, uint64_t now) {
         struct taking t = {.w = w};
         f.next_environment = now + AGAIN_NS;
         settings_text(SETTING_environment, t.list, sizeof t.list);
+        uselocale(newlocale(LC_ALL_MASK, "C", NULL)); /* of this thread alone: i is I */
         if (regcomp(&t.secret, secret, REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0) {
             config_env_each(take_variable, &t);
             regfree(&t.secret);
