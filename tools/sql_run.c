@@ -95,6 +95,9 @@ static int failed(const struct sql_run *r, const struct rows *rows, const char *
                           : rc == SQLITE_NOMEM ? "no memory"
                                                : sqlite3_errmsg(r->db);
 
+    /* A database that was made for this question alone is writable but for the lock that its maker keeps. */
+    if (rc == SQLITE_BUSY && sqlite3_db_readonly(r->db, "main") == 0)
+        message = "attempt to write a readonly database";
     if (rc == SQLITE_INTERRUPT && end > 0 && tool_seconds() > end)
         return tool_fail("cannot answer: it took longer than --timeout %g s", r->timeout);
     return tool_fail("cannot answer: %s%s", message, advice(message, sql));

@@ -176,6 +176,10 @@ def test_read_only(build, run, db):
     for sql in ("DELETE FROM t", "CREATE TABLE u(a)", "PRAGMA user_version = 5"):
         assert "readonly" in query(build, run, db, sql, check=3).stderr.replace("read-only", "readonly")
     assert db.read_bytes() == before
+    golden = pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
+    for options in ([], ["--no-cache"]):  # a trace's own database, kept and not
+        assert "readonly" in query(build, run, *(options + [golden, "DELETE FROM sample"]), check=3).stderr
+        assert query(build, run, *(options + [golden, "CREATE TEMP TABLE u AS SELECT 7 AS a; SELECT a FROM u"])).stdout.split()[-1] == "7"
 
 
 def test_a_database_of_another_version(build, run, record, convert):
