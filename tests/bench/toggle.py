@@ -14,8 +14,8 @@ $BENCH_PEERS: JSON, [[name, [command...], quiet], ...]: other profilers, as mode
 profiler that only reads the process (quiet) is started once, and stopped by SIGSTOP while it is not its turn. A profiler that stops the
 process to read it could then leave the process stopped, so it is started and ended for each turn, and with such a one the blocks are longer.
 
-$BENCH_TICKER: tests/programs/ticker, for the mode "1000 Hz, a bare tick": a thread that wakes at fixed times and sends the working thread a
-signal whose handler does nothing. No sampler that reads a thread at moments of its own costs less on that machine.
+$BENCH_TICKER: tests/programs/ticker, for the modes "100 Hz, a bare tick" and "1000 Hz, a bare tick": a thread that wakes at fixed times and
+sends the working thread a signal whose handler does nothing. No sampler that reads a thread at moments of its own costs less on that machine.
 """
 import atexit
 import ctypes
@@ -30,7 +30,8 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OFF, AGAIN, BARE = "off", "off, again", "1000 Hz, a bare tick"
+OFF, AGAIN = "off", "off, again"
+BARE = {"100 Hz, a bare tick": 10000000, "1000 Hz, a bare tick": 1000000}  # ns between ticks
 # name, seconds between samples, native frames
 MODES = ((AGAIN, "0", "1"), (OFF, "0", "1"), (OFF, "0", "1"), ("100 Hz", "0.01", "1"), ("100 Hz, Python only", "0.01", "0"),
          ("1000 Hz", "0.001", "1"), ("1000 Hz, Python only", "0.001", "0"))
@@ -116,21 +117,23 @@ class Peer:
 class Ticker:
     """For Blocks it is a peer like the others: a thread of ours that wakes and signals, and does nothing else."""
 
-    ready = 0
+    ready, lib = 0, None
 
-    def __init__(self, library):
-        self.lib = ctypes.CDLL(library)
-        self.lib.ticker_answers.restype = ctypes.c_uint64
-        rc = self.lib.ticker_start(ctypes.c_uint64(1000000))
-        if rc:
-            raise SystemExit("toggle.py: the ticker does not start: " + os.strerror(rc))
+    def __init__(self, library, period):
+        self.period = ctypes.c_uint64(period)
+        if not Ticker.lib:
+            Ticker.lib = ctypes.CDLL(library)
+            Ticker.lib.ticker_answers.restype = ctypes.c_uint64
+            rc = Ticker.lib.ticker_start()
+            if rc:
+                raise SystemExit("toggle.py: the ticker does not start: " + os.strerror(rc))
 
     def start(self):
         self.before = self.lib.ticker_answers()
-        self.lib.ticker_switch(1)
+        self.lib.ticker_switch(self.period)
 
     def stop(self):
-        self.lib.ticker_switch(0)
+        self.lib.ticker_switch(ctypes.c_uint64(0))
         if self.lib.ticker_answers() == self.before:
             raise SystemExit("toggle.py: the ticker did not tick: what it costs cannot be told")
 
@@ -152,7 +155,7 @@ class Blocks:
         peers = json.loads(os.environ.get("BENCH_PEERS", "[]"))
         self.modes += [(name, ("0", "1"), Peer(command, quiet)) for name, command, quiet in peers]
         if "BENCH_TICKER" in os.environ:
-            self.modes.append((BARE, ("0", "1"), Ticker(os.environ["BENCH_TICKER"])))
+            self.modes += [(name, ("0", "1"), Ticker(os.environ["BENCH_TICKER"], period)) for name, period in BARE.items()]
         self.steps, self.left = steps if all(quiet for _, _, quiet in peers) else 4 * steps, warm_up
         self.rounds, self.round, self.todo = [], [], []
         self.mode = self.peer = self.marks = None

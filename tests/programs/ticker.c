@@ -37,8 +37,9 @@ static void *tick(void *unused) {
             next = now();
             continue;
         }
-        while (next <= now())
-            next += period;
+        uint64_t gap = __atomic_load_n(&period, __ATOMIC_RELAXED);
+        while (gap && next <= now())
+            next += gap;
         struct timespec t = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)};
         syscall(SYS_futex, &on, FUTEX_WAIT_BITSET_PRIVATE, 1, &t, NULL, FUTEX_BITSET_MATCH_ANY);
         if (!__atomic_load_n(&on, __ATOMIC_ACQUIRE))
@@ -49,12 +50,11 @@ static void *tick(void *unused) {
 }
 
 // Once, switched off at first. 0 or an errno. The handler stays.
-int ticker_start(uint64_t ns) {
+int ticker_start(void) {
     struct sigaction sa = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigset_t all, old;
     pthread_t thread;
     signo = SIGRTMAX - 2;
-    period = ns;
     target = (pid_t)syscall(SYS_gettid);
     if (sigaction(signo, &sa, NULL))
         return errno;
@@ -67,8 +67,10 @@ int ticker_start(uint64_t ns) {
     return rc;
 }
 
-void ticker_switch(int whether) {
-    __atomic_store_n(&on, whether != 0, __ATOMIC_RELEASE);
+// Switches it on, with a signal every `ns` nanoseconds, or off (0).
+void ticker_switch(uint64_t ns) {
+    __atomic_store_n(&period, ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&on, ns != 0, __ATOMIC_RELEASE);
     syscall(SYS_futex, &on, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
