@@ -35,6 +35,9 @@ SANFLAGS := $(strip $(if $(filter 1 address,$(SAN)),-fsanitize=address -fsanitiz
 ALL_CFLAGS := -std=gnu11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -D_GNU_SOURCE \
               -DPROBING_VERSION='"$(VERSION)"' -I. -I$(O)/gen $(SANFLAGS) $(CFLAGS)
 ALL_LDFLAGS := $(SANFLAGS) -Wl,-z,relro,-z,now $(LDFLAGS)
+# What demangles C++ names, where it can be linked (traces/symbol.c).
+LIBSUPCXX := $(filter /%,$(shell $(CC) -print-file-name=libsupc++.a))
+DEMANGLE  := $(if $(LIBSUPCXX),-u __cxa_demangle $(LIBSUPCXX))
 
 # ---- folders: every .c file belongs to the one it lies in -----------------------------------------
 TRACES    := $(wildcard traces/*.c)
@@ -181,7 +184,7 @@ $(LIB)/probing.so: $(O)/obj/converter/extension.o $(O)/obj/libtraces.a
 $(BIN)/probing: $(call obj,$(TOOLS)) $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) -lsqlite3 -lzstd -lz -lcjson -lm -lpthread -ldl
+	$(Q)$(CC) -o $@ $^ $(ALL_LDFLAGS) $(DEMANGLE) -lsqlite3 -lzstd -lz -lcjson -lm -lpthread -ldl
 # Programs of their own, which `probing` runs: what they link (an HTTP server, an HTTP client) loads in no other command.
 $(LIB)/probing-serve: $(call obj,$(SERVE) $(filter-out tools/main.c,$(TOOLS))) $(LIBS_STATIC)
 	$(call say,LD,$@)

@@ -77,6 +77,22 @@ uint64_t eh_table_start(const struct eh_table *t, uint64_t addr) {
     return lo > 0 ? start_of(t, lo - 1) : addr;
 }
 
+/* Not by snprintf(): a trace of a stripped program has thousands of these. */
+void eh_table_name(const struct eh_table *t, uint64_t addr, const char *path,
+                   char text[EH_TABLE_NAME]) {
+    const char *base = strrchr(path, '/');
+    uint64_t start = eh_table_start(t, addr);
+    char *p = text + strnlen(base ? base + 1 : path, EH_TABLE_NAME - 32);
+    int digits = start ? (67 - __builtin_clzll(start)) / 4 : 1;
+
+    memcpy(text, base ? base + 1 : path, (size_t)(p - text));
+    memcpy(p, "+0x", 3);
+    p += 3;
+    for (int i = digits; i-- > 0; start /= 16)
+        p[i] = "0123456789abcdef"[start % 16];
+    p[digits] = 0;
+}
+
 void eh_table_free(struct eh_table *t) {
     free((void *)(uintptr_t)t->entries);
     memset(t, 0, sizeof *t);

@@ -22,6 +22,7 @@
 
 /* bytes of an entry: the function's start relative to `base`, then the place of its unwind information */
 #define EH_TABLE_ENTRY 8
+#define EH_TABLE_NAME  512 /* bytes of a name that eh_table_name() makes, at most */
 
 struct eh_table {
     const uint8_t *entries; /* ascending */
@@ -35,6 +36,9 @@ void eh_table_read(struct eh_table *t, Elf *elf);
  * nothing to free. */
 void eh_table_take(struct eh_table *t, const uint8_t *p, size_t size, uint64_t vaddr);
 uint64_t eh_table_start(const struct eh_table *t, uint64_t addr);
+/* Names a function without a symbol by its file and where it begins there, or by `addr` where that is not known: "libfoo.so+0x1230". */
+void eh_table_name(const struct eh_table *t, uint64_t addr, const char *path,
+                   char text[EH_TABLE_NAME]);
 void eh_table_free(struct eh_table *t); /* frees a table of eh_table_read() */
 
 #endif

@@ -154,13 +154,14 @@ static uint32_t python_frame(struct resolver *rs, const struct dict *d, uint32_t
 /* Puts the frames of a native address at rs->nat[*n], with those inlined there before it. Returns 0; -1: no memory. */
 static int name_address(struct resolver *rs, uint64_t at, uint64_t ts, size_t *n) {
     struct module *mod = modules_at(rs->m, at, ts);
-    char text[32];
-    struct symbol sym = {.name = text};
-
-    snprintf(text, sizeof text, "0x%llx", (unsigned long long)at);
-    if (mod && look_up(rs, mod, at - mod->bias, &sym) != 0)
-        return -1;
     enum merge_owner owner = mod ? merge_owner(mod->path) : MERGE_PROGRAM;
+    char text[32];
+    struct symbol sym = {.name = owner == MERGE_AGENT ? "[probing]" : text};
+
+    if (!mod)
+        snprintf(text, sizeof text, "0x%llx", (unsigned long long)at);
+    else if (owner != MERGE_AGENT && look_up(rs, mod, at - mod->bias, &sym) != 0)
+        return -1; /* the agent's frames are left out of all stacks: which function it was does not matter */
     const char *path = mod ? mod->path : NULL;
     const struct symbol *s = &sym, *own = s;
     while (own->into)
@@ -320,11 +321,30 @@ static uint32_t total_of(struct resolver *rs, size_t n) {
     return id;
 }
 
+/* Most places that are new differ from another one only by their pc, within one function or line, and so have the same frames: that is found without
+ * decoding and merging the stack. Returns the number of the entry of place_total for the stack with the frame of its pc in place of the pc;
+ * 0: the pc has no single frame, or there is no memory. *is_new: the entry is new, to be filled in. */
+static uint32_t place_by_frame(struct resolver *rs, const struct place *k, uint64_t ts,
+                               int *is_new) {
+    struct place by = *k;
+    size_t n = 0;
+
+    if (rs->opt.no_native || !k->pc || make_space(rs, 1) != 0 ||
+        native_frames(rs, k->pc, 0, k->generation, ts, &n) != 0 || n != 1)
+        return 0;
+    /* no pc of a program has the uppermost bit */
+    by.pc = 1ull << 63 | (uint64_t)rs->nat->owner << 33 | (uint64_t)(rs->nat->eval != 0) << 32 |
+            rs->nat->frame;
+    uint32_t id = keys_put(&rs->places, &by, sizeof by, is_new);
+    int err = resolver_reserve(&rs->place_total, &rs->places_cap, id, sizeof *rs->place_total);
+    return err ? 0 : id;
+}
+
 /* Returns the number of the total for a place that is new (or was forgotten), with MISSING where that applies. 0: no memory. */
 static uint32_t new_place(struct resolver *rs, const struct place *k, uint64_t ts) {
-    uint32_t missing = 0, total;
+    uint32_t missing = 0, total, by = 0;
     size_t n = 0;
-    int err = 0;
+    int err = 0, is_new = 1;
 
     if (k->stack) {
         const struct dict *d = epochs_get(rs->es, k->epoch);
@@ -332,11 +352,17 @@ static uint32_t new_place(struct resolver *rs, const struct place *k, uint64_t t
         if (!d)
             return 0;
         if (st && !rs->spent)
+            by = place_by_frame(rs, k, ts, &is_new);
+        if (by && !is_new)
+            return rs->place_total[by - 1];
+        if (st && !rs->spent)
             n = resolve(rs, d, st, k, ts, &err);
         else
             missing = MISSING;
     }
     total = err ? 0 : total_of(rs, n);
+    if (by)
+        rs->place_total[by - 1] = total;
     return total ? total | missing : 0;
 }
 
@@ -365,9 +391,8 @@ struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint6
     if (!id ||
         resolver_reserve(&rs->place_total, &rs->places_cap, id, sizeof *rs->place_total) != 0)
         return NULL;
-    if (is_new)
-        rs->place_total[id - 1] = new_place(rs, &k, ts);
-    total = rs->place_total[id - 1];
+    total = is_new ? new_place(rs, &k, ts) : rs->place_total[id - 1];
+    rs->place_total[id - 1] = total;
     if (total == 0)
         return NULL;
     *recent = (struct resolver_recent){k, total};

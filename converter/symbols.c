@@ -447,10 +447,8 @@ static int answer(struct symbols_file *f, uint64_t addr, struct symbol *out) {
             put_source(f, addr, out);
         return 0;
     }
-    char text[512];
-    const char *base = strrchr(f->path, '/');
-    snprintf(text, sizeof text, "%.400s+0x%llx", base ? base + 1 : f->path,
-             (unsigned long long)eh_table_start(&f->known.starts, addr));
+    char text[EH_TABLE_NAME];
+    eh_table_name(&f->known.starts, addr, f->path, text);
     const char *name = keep(f->owner, text);
     out->name = name ? name : "?";
     return name ? 0 : -ENOMEM;

@@ -7,13 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Linked into the tools where the compiler brings libsupc++.a (Makefile): loading libstdc++ takes a millisecond, a tenth of a live answer. */
+extern char *__cxa_demangle(const char *, char *, size_t *, int *) __attribute__((weak));
+
 static char *(*demangle)(const char *, char *, size_t *, int *);
 
 static void find_demangle(void) {
-    void *lib = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+    void *lib = __cxa_demangle ? NULL : dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
     void *f = lib ? dlsym(lib, "__cxa_demangle") : NULL;
 
-    memcpy(&demangle, &f, sizeof f);
+    if (__cxa_demangle)
+        demangle = __cxa_demangle;
+    else
+        memcpy(&demangle, &f, sizeof f);
 }
 
 /* Length of the name without "@GLIBC_2.34", ".lto_priv.0", ".constprop.1", ".isra.0", ".part.0", ".cold". */
