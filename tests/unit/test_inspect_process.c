@@ -115,7 +115,7 @@ static void test_stop(void **state) {
     struct stop s;
 
     (void)state;
-    assert_int_equal(stop_seize(&s, child, 2000), 0);
+    assert_int_equal(stop_seize(&s, child, 20000), 0);
     assert_int_equal(s.n, 3);
     before = shared->turns;
     usleep(20000);
@@ -166,9 +166,9 @@ static void test_signals_are_not_lost(void **state) {
     for (int i = 1; i <= 50; i++) {
         struct stop s;
         kill(child, SIGUSR1);
-        assert_int_equal(stop_seize(&s, child, 2000), 0);
+        assert_int_equal(stop_seize(&s, child, 20000), 0);
         stop_release(&s);
-        for (int k = 0; k < 2000 && shared->signals < (uint64_t)i; k++)
+        for (int k = 0; k < 20000 && shared->signals < (uint64_t)i; k++)
             usleep(1000);
         assert_true(shared->signals == (uint64_t)i);
     }
@@ -187,7 +187,7 @@ static void test_stacks(void **state) {
     struct native_source source = {
         &maps, {pywalk_read_process, (void *)(intptr_t)child}, child, NULL};
     assert_int_equal(native_open(&n, &source, NATIVE_DEBUG), 0);
-    assert_int_equal(stop_seize(&s, child, 2000), 0);
+    assert_int_equal(stop_seize(&s, child, 20000), 0);
     for (size_t i = 0; i < s.n; i++) {
         int k = native_walk(n, (struct pywalk_mem){stop_read, &s}, s.v[i].tid, &s.v[i].regs, 1, f,
                             NATIVE_MAX, &complete);
@@ -230,14 +230,14 @@ static void test_call(void **state) {
             uint64_t result = 0, at = 0;
             struct stop s;
 
-            assert_int_equal(stop_seize(&s, child, 2000), 0);
+            assert_int_equal(stop_seize(&s, child, 20000), 0);
             assert_int_equal(call_begin(c, &s, i, &pre.code), 0);
-            assert_int_equal(call_function(c, (uintptr_t)add_up, 7, 5, 2000, &result), 0);
+            assert_int_equal(call_function(c, (uintptr_t)add_up, 7, 5, 20000, &result), 0);
             assert_int_equal(result, 7008);
             assert_int_equal(call_string(c, "/some/path", &at), 0);
-            assert_int_equal(call_function(c, (uintptr_t)measure, at, 0, 2000, &result), 0);
+            assert_int_equal(call_function(c, (uintptr_t)measure, at, 0, 20000, &result), 0);
             assert_int_equal(result, 10);
-            assert_int_equal(call_function(c, (uintptr_t)crash, 0, 0, 2000, &result), -EFAULT);
+            assert_int_equal(call_function(c, (uintptr_t)crash, 0, 0, 20000, &result), -EFAULT);
             if (i == 0)
                 kill(child, SIGUSR1);
             assert_int_equal(call_end(c), 0);
@@ -267,7 +267,7 @@ static void test_a_call_that_does_not_return(void **state) {
     assert_int_equal(call_find_restorer(child, &maps, proc_maps_library(&maps, "libc.so.6")->start,
                                         &code.restorer),
                      0);
-    assert_int_equal(stop_seize(&s, child, 2000), 0);
+    assert_int_equal(stop_seize(&s, child, 20000), 0);
     assert_int_equal(call_begin(c, &s, 0, &code), 0);
     assert_int_equal(call_function(c, (uintptr_t)wait_for_quit, 0, 0, 50, &result), -ETIMEDOUT);
     stop_release_others(&s, 0);
@@ -279,7 +279,7 @@ static void test_a_call_that_does_not_return(void **state) {
     while (shared->turns == turns)
         usleep(1000);
     /* and one, in the middle of that one, that does in the end */
-    assert_int_equal(stop_seize(&s, child, 2000), 0);
+    assert_int_equal(stop_seize(&s, child, 20000), 0);
     assert_int_equal(call_begin(c, &s, 0, &code), 0);
     assert_int_equal(call_function(c, (uintptr_t)wait_for_quit, 0, 0, 50, &result), -ETIMEDOUT);
     shared->quit = 1;

@@ -327,9 +327,12 @@ static void test_alive(void **state) {
 
 /* ---- the mailbox ---- */
 
+enum answer { AT_ONCE, WHEN_INTERRUPTED, WHEN_GIVEN_UP };
+
 struct agent {
     struct live *live;
-    int stop, slow_ms;
+    int stop, given_up; /* (a) */
+    enum answer when;   /* (a) */
 };
 
 static void *agent_thread(void *arg) {
@@ -340,10 +343,15 @@ static void *agent_thread(void *arg) {
     char reply[100];
     while (!__atomic_load_n(&a->stop, __ATOMIC_ACQUIRE)) {
         if (live_mail_take(a->live, &kind, &request, &len)) {
-            int slow = __atomic_load_n(&a->slow_ms, __ATOMIC_ACQUIRE);
+            enum answer when = __atomic_load_n(&a->when, __ATOMIC_ACQUIRE);
             snprintf(reply, sizeof reply, "<%.*s>", (int)len, request);
-            if (slow)
-                usleep((useconds_t)slow * 1000);
+            while (when == WHEN_INTERRUPTED &&
+                   !__atomic_load_n(&a->live->mail_cancel, __ATOMIC_ACQUIRE))
+                usleep(200);
+            while (when == WHEN_GIVEN_UP && !__atomic_load_n(&a->given_up, __ATOMIC_ACQUIRE))
+                usleep(200);
+            if (when == WHEN_GIVEN_UP)
+                usleep(100000); /* the next client waits by now */
             live_mail_reply(a->live, kind == MAIL_EVAL ? 0 : -ENOTSUP, reply, strlen(reply));
         }
         usleep(200);
@@ -396,20 +404,21 @@ static void test_mail(void **state) {
                      -EMSGSIZE);
 
     /* Interrupted when its time is over; an answer after that is recognized as such. */
-    __atomic_store_n(&a.slow_ms, 300, __ATOMIC_RELEASE);
+    __atomic_store_n(&a.when, WHEN_INTERRUPTED, __ATOMIC_RELEASE);
     assert_int_equal(
-        live_mail_call(l, MAIL_EVAL, "late", 4, 100, &status, reply, sizeof reply, &len), 1);
+        live_mail_call(l, MAIL_EVAL, "late", 4, 1000, &status, reply, sizeof reply, &len), 1);
     assert_string_equal(reply, "<late>");
     assert_int_equal(l->mail_cancel, 1);
     /* The client gave up while its request was being answered: no other client gets the late reply. */
-    __atomic_store_n(&a.slow_ms, 1500, __ATOMIC_RELEASE);
+    __atomic_store_n(&a.when, WHEN_GIVEN_UP, __ATOMIC_RELEASE);
     assert_int_equal(
         live_mail_call(l, MAIL_EVAL, "slow", 4, 100, &status, reply, sizeof reply, &len),
         -ETIMEDOUT);
+    __atomic_store_n(&a.when, AT_ONCE, __ATOMIC_RELEASE);
+    __atomic_store_n(&a.given_up, 1, __ATOMIC_RELEASE);
     assert_int_equal(
         live_mail_call(l, MAIL_EVAL, "next", 4, 10000, &status, reply, sizeof reply, &len), 0);
     assert_string_equal(reply, "<next>");
-    __atomic_store_n(&a.slow_ms, 0, __ATOMIC_RELEASE);
 
     /* Another client holds the mailbox; a dead client does not. */
     __atomic_store_n(&l->mail.lock, (uint32_t)getppid(), __ATOMIC_RELEASE);
