@@ -160,7 +160,7 @@ def test_fork_warning(agent, run, python):
     fork = "import os\npid = os.fork()\nif pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\n"
     alone = run([python.path, "-W", "always", agent.script(fork)], env=agent.env())
     assert alone.stderr == ""
-    threads = "import threading, time\nthreading.Thread(target=time.sleep, args=(0.1,)).start()\n"
+    threads = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
     done = run([python.path, "-W", "always", agent.script(threads + fork)], env=agent.env())
     assert "multi-threaded" in done.stderr
 

@@ -153,7 +153,7 @@ int hung(const char *end) {
         int status, tries = 0, child = fork();
         if (!child) exit(0);
         while (waitpid(child, &status, WNOHANG) == 0)
-            if (usleep(100), ++tries > 100000) return child;
+            if (usleep(100), ++tries > 1000000) return child;
     }
     return 0;
 }
