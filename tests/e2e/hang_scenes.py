@@ -29,6 +29,23 @@ def all_reduce(n=10):
     dist.all_reduce(torch.ones(n))
 
 
+def all_reduce_and_say():
+    """Makes the call, says in a file that it is made, and waits for its end."""
+    work = dist.all_reduce(torch.ones(10), async_op=True)
+    say_that_i_came()
+    work.wait()
+
+
+def say_that_i_came():
+    open("%s/came_%d" % (DIR, RANK), "w").close()
+
+
+def until_they_came(*ranks):
+    """torchrun ends all ranks up to two seconds after one of them has died: a rank that had not come to the call by then never comes."""
+    while not all(os.path.exists("%s/came_%d" % (DIR, rank)) for rank in ranks):
+        time.sleep(0.01)
+
+
 def gone_elsewhere():
     time.sleep(600)  # elsewhere
 
@@ -71,17 +88,19 @@ def shapes():
 
 def killed():
     if RANK == FAULTY:
+        until_they_came(0, 1, 3)
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
-    all_reduce()
+    all_reduce_and_say()
 
 
 def leaves():
     """Rank 2 leaves by sys.exit() while the others wait for it. Its connections close some time before its recording ends."""
     if RANK == FAULTY:
+        until_they_came(0, 1, 3)
         time.sleep(0.5)
         sys.exit(3)
-    all_reduce()
+    all_reduce_and_say()
 
 
 def termed_inside():
@@ -97,7 +116,8 @@ def termed_with_its_child():
 
 
 def killed_inside(how=None):
-    """Rank 2 is killed by SIGKILL, or by the command `how`, while it waits in the call. Rank 0 comes to the call only when rank 2 is dead."""
+    """Rank 2 is killed by SIGKILL, or by the command `how`, while it waits in the call. Rank 0 comes to the call only when rank 2 is dead.
+    Until it has come, the parent of the ranks is stopped: torchrun would end rank 0 when it sees that rank 2 is dead."""
     if RANK == FAULTY:
         with open(DIR + "/pid.part", "w") as f:
             f.write(str(os.getpid()))
@@ -108,12 +128,20 @@ def killed_inside(how=None):
         with open(DIR + "/pid") as f, contextlib.suppress(OSError):
             pid = int(f.read())
             while open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] not in "ZX":
-                time.sleep(0.001)  # a short pause, because torchrun looks every two seconds and would then end this rank
-    all_reduce()
+                time.sleep(0.01)
+        try:
+            work = dist.all_reduce(torch.ones(10), async_op=True)
+        finally:
+            os.kill(os.getppid(), signal.SIGCONT)
+        work.wait()
+        return
+    all_reduce_and_say()
 
 
 def kill_in_call(how):
+    until_they_came(1, 2, 3)
     time.sleep(2.5)  # long enough for the call to be recorded while it is open, which happens after a second
+    os.kill(os.getppid(), signal.SIGSTOP)
     os.rename(DIR + "/pid.part", DIR + "/pid")
     subprocess.run(how) if how else os.kill(os.getpid(), signal.SIGKILL)
 
@@ -215,9 +243,11 @@ def late():
 def several_fail():
     """Rank 2 dies while the others have three operations in flight, to none of which it came: all three fail."""
     if RANK == FAULTY:
-        time.sleep(0.5)
+        until_they_came(0, 1, 3)
         os.kill(os.getpid(), signal.SIGKILL)
-    for work in [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(3)]:
+    works = [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(3)]
+    say_that_i_came()
+    for work in works:
         with contextlib.suppress(RuntimeError):
             work.wait()
     with contextlib.suppress(RuntimeError):

@@ -36,7 +36,7 @@ class Job:
         out = []
         try:
             for process in self.ranks:
-                out.append(process.communicate(timeout=240))
+                out.append(process.communicate(timeout=600))
             assert [p.returncode for p in self.ranks] == [0] * len(self.ranks), out
         finally:
             self.kill()

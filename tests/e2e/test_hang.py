@@ -55,7 +55,7 @@ class Job:
     def until_it_hangs(self, ranks=3):
         """Waits until so many ranks have recorded that they wait, and all ranks but one, which may have died, have recorded a second and a
         half of that, up to the same time (on a busy machine one rank is seconds behind the others); or until the job is over."""
-        end, rows, until, waiters = time.monotonic() + 280, [], [], set()
+        end, rows, until, waiters = time.monotonic() + 1000, [], [], set()
         while self.process.poll() is None and not (
                 len(waiters) >= ranks and len(until) == 4 and until[0 if ranks == 3 else 1] > max(rows[0]["since"] + 1.5, until[-1] - 2)):
             assert time.monotonic() < end, (rows, self.log())
@@ -68,7 +68,7 @@ class Job:
     def until_it_failed(self):
         """Waits until a rank has recorded that call 6 failed in it (one of the dead rank's neighbours may go on waiting), and all but the
         dead rank have recorded two seconds after that; or until the job is over."""
-        end, failed, until = time.monotonic() + 280, [], []
+        end, failed, until = time.monotonic() + 1000, [], []
         while self.process.poll() is None and not (failed and len(until) == 4 and until[1] > max(failed) + 2):
             assert time.monotonic() < end, (failed, until, self.log())
             time.sleep(0.5)
@@ -162,7 +162,7 @@ def test_a_live_rank_that_no_call_names(build, run, job, python_torch, tmp_path,
     """A stopped rank has not died, although it writes nothing any more; and a rank that creates a group waits for all other ranks without a
     collective."""
     hung = job(python_torch, scene, launched=scene == "stops")
-    end, said = time.monotonic() + 280, ""
+    end, said = time.monotonic() + 1000, ""
     while time.monotonic() < end and not re.fullmatch(says, said):
         time.sleep(0.5)
         said = run([build.tool("probing"), "ask", "hang", "--answer", tmp_path / "traces"], check=None).stdout.strip()
@@ -256,7 +256,7 @@ def test_one_that_a_stranger_tells_to_end(job, scene):
     if not path:
         pytest.skip(why)
     dying = job(path, scene)
-    dying.process.wait(timeout=240)
+    dying.process.wait(timeout=1000)
     answer, tables = dying.ask()
     assert re.match(r"all_reduce number 6 of group \w+: rank 2 died at [0-9:.]+ \(term SIGTERM sent by ", answer), (answer, tables, dying.log())
     assert [(r["rank"], r["state"]) for r in tables[1]] == [(2, "dead")], tables
@@ -269,7 +269,7 @@ def test_one_that_leaves(job, build, run):
     if not path:
         pytest.skip(why)
     leaving = job(path, "leaves")
-    leaving.process.wait(timeout=240)
+    leaving.process.wait(timeout=1000)
     answer, tables = leaving.ask()
     assert re.match(r"all_reduce number 6 of group \w+: rank 2 had ended at [0-9:.]+ \(exit with code 3\)", answer), (answer, tables, leaving.log())
     died = run([build.tool("probing"), "ask", "died", "--answer", leaving.traces]).stdout
@@ -280,7 +280,7 @@ def test_one_that_leaves(job, build, run):
 def test_the_first_of_several_that_failed(job, python_torch):
     """Three calls are in flight when rank 2 dies, and a fourth is tried after them: all fail, because of the first of them."""
     failing = job(python_torch, "several_fail", launched=False)
-    failing.process.wait(timeout=240)
+    failing.process.wait(timeout=1000)
     answer, tables = failing.ask()
     assert re.match(r"all_reduce number 6 of group \w+: rank 2 died at [0-9:.]+ \(.*\), and the call failed in 3 of 4 at ", answer), (answer, tables, failing.log())
     assert [(r["seq"], r["waits_for"], r["state"]) for r in tables[0]] == [(6, "2", "dead")]
@@ -340,7 +340,7 @@ def test_what_if_of_a_real_job(build, run, job, python_torch):
     """One of four ranks takes 50 ms longer. The answer says how much shorter the job would be without its lateness, within 10 % of what the
     ranks' own clocks say."""
     done = job(python_torch, "late", launched=False)
-    assert done.process.wait(timeout=200) == 0, done.log()
+    assert done.process.wait(timeout=1000) == 0, done.log()
     ranks = [json.loads((done.dir / ("late_%d" % r)).read_text()) for r in range(4)]
     truth = sum(max(work[i] for work, _ in ranks) - max(work[i] - planted[i] for work, planted in ranks) for i in range(1, 40))
     out = json.loads(run([build.tool("probing"), "ask", "what_if", "--json", done.traces]).stdout)
