@@ -10,6 +10,7 @@ import signal
 import subprocess
 
 import pytest
+from inject_helpers import patient
 from test_console import wait_until
 
 PROGRAM = """import os, signal, threading, time
@@ -77,7 +78,7 @@ def target(tmp_path, spawn):
 @pytest.fixture
 def probing(build, run):
     def call(process, *args, **kw):
-        return run([build.tool("probing"), "-t", process.pid] + list(args), **kw)
+        return run([build.tool("probing"), "-t", process.pid] + patient(args), **kw)
 
     return call
 
