@@ -12,13 +12,13 @@ import pytest
 
 
 def bound(sql, db, share, late, thread=None):
-    """Returns how far a measured share may differ from the true one by chance: four standard deviations (with three, one of the hundreds of
-    shares in these tests would sometimes be outside). One look counts for its ticks, at most 8, because a sleeping thread is looked at
+    """Returns how far a measured share may differ from the true one by chance: five standard deviations (of four, one share in 16,000 is
+    outside, and each run of these tests measures dozens). One look counts for its ticks, at most 8, because a sleeping thread is looked at
     every 8 ticks at least. To this come the losses that the recording reports, and the ticks that came too late (late(), below)."""
     where = "" if thread is None else "AND h.comm = '%s'" % thread
     ticks, squares = sql(db, """SELECT sum(s.count), sum(s.count * min(s.count, 8)) FROM sample s
         JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread WHERE 1 """ + where)[0]
-    return 4 * (max(share * (1 - share), 0.02) * squares) ** 0.5 / ticks + sum(lost(sql, db).values()) / ticks + late
+    return 5 * (max(share * (1 - share), 0.02) * squares) ** 0.5 / ticks + sum(lost(sql, db).values()) / ticks + late
 
 
 def shares(sql, db, thread=None):
