@@ -59,6 +59,11 @@ int trace_row_loss(struct trace_row *t) {
     return rc;
 }
 
+/* Returns whether another process has finished the trace. Before end.last it did so for killed ones only, as far as can be told. */
+static int by_another(const struct meta *m) {
+    return m->end_last || (m->end_reason && strcmp(m->end_reason, "killed") == 0);
+}
+
 /* Returns the last time that the process itself recorded. When another process has finished the trace, the `end` record and its time are by
  * that process. */
 static uint64_t last_recorded(const struct meta *m, const struct reader *r, uint64_t last_ts) {
@@ -66,7 +71,7 @@ static uint64_t last_recorded(const struct meta *m, const struct reader *r, uint
 
     if (m->end_last)
         return m->end_last < last_ts ? m->end_last : last_ts;
-    if (!m->end_reason || strcmp(m->end_reason, "killed") != 0)
+    if (!by_another(m))
         return last_ts;
     for (size_t i = 0; i < reader_blocks(r); i++) { /* a version that did not write end.last */
         const struct reader_block *b = reader_block(r, i);
@@ -137,7 +142,7 @@ int trace_row_write(const struct trace_row *t, int complete) {
     sqlite3_bind_int64(st, 31, base | 0xffffffffff);
     bind_text(st, 32, m->role);
     bind_text(st, 33, m->master);
-    bind_known(st, 34, m->end_reason && last != m->end_ts, clock_utc(&m->clock, m->end_ts));
+    bind_known(st, 34, by_another(m) && last != m->end_ts, clock_utc(&m->clock, m->end_ts));
     bind_known(st, 35, m->end_signal != 0, (int64_t)m->end_signal);
     sqlite3_bind_int64(st, 36, (sqlite3_int64)m->nperiods);
     bind_text(st, 37, m->run);

@@ -395,6 +395,27 @@ static void stacks_without_frames(void **state) {
                         "0|0\n");
 }
 
+/* The sampler may still be at its last tick, or be held up in it, when the process writes that it ends: nobody else did so for it. */
+static void a_tick_behind_the_end(void **state) {
+    struct writer *w;
+    struct synthetic s = {.samples = 1};
+    struct writer_value sample[TRACE_sample_NFIELDS] = {
+        [TRACE_sample_ts] = synthetic_u(sys_now() + 10 * SYS_SECOND),
+        [TRACE_sample_tid] = synthetic_u(SYNTHETIC_TID),
+        [TRACE_sample_count] = synthetic_u(1)};
+
+    (void)state;
+    assert_int_equal(writer_open(&w, &(struct writer_options){.trace_path = path_of("behind.zst"),
+                                                              .run_dir = dir}),
+                     0);
+    synthetic_process(w, &s);
+    assert_int_equal(writer_emit(w, TRACE_sample, sample), 0);
+    assert_int_equal(writer_close(w, "exit"), 0);
+    assert_int_equal(run("behind.db", 0, (const char *[]){"behind.zst", NULL}), 0);
+    assert_string_equal(sql("behind.db", "SELECT finished IS NULL, end_reason FROM trace"),
+                        "1|exit\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums),
@@ -407,6 +428,7 @@ int main(void) {
         cmocka_unit_test(tids),
         cmocka_unit_test(threads_that_are_renamed),
         cmocka_unit_test(stacks_without_frames),
+        cmocka_unit_test(a_tick_behind_the_end),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
