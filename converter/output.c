@@ -131,13 +131,21 @@ int output_check(const char *path, enum output_kind kind, const struct inputs *i
     return 1;
 }
 
-mode_t output_mode(const struct inputs *in) {
-    mode_t mask = umask(0), mode = 0666 & ~mask;
+mode_t output_most(const struct inputs *in) {
+    mode_t mode = 0666;
     struct stat st;
 
-    umask(mask);
-    for (size_t i = 0; in && i < in->n; i++)
-        if (stat(in->file[i].path, &st) == 0 && S_ISREG(st.st_mode))
-            mode &= st.st_mode | 0600;
+    for (size_t i = 0; in && i < in->n; i++) {
+        const char *path = in->file[i].path;
+        int err = strcmp(path, "-") == 0 ? fstat(STDIN_FILENO, &st) : stat(path, &st);
+        mode &= err == 0 && S_ISREG(st.st_mode) ? st.st_mode | 0600 : 0600;
+    }
     return mode;
+}
+
+mode_t output_mode(const struct inputs *in) {
+    mode_t mask = umask(0);
+
+    umask(mask);
+    return output_most(in) & ~mask;
 }

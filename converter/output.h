@@ -39,8 +39,10 @@ enum output_kind {
 /* Returns 0 or 1 as above, or -errno with a sentence in `why`. `inputs` may be NULL. */
 int output_check(const char *path, enum output_kind kind, const struct inputs *inputs,
                  char why[OUTPUT_WHY]);
-/* Returns the permissions for an output made from `inputs` (may be NULL): those of the umask, but no more open to others than the most
- * private input. */
+/* Returns the permissions that an output made from `inputs` (may be NULL) has at most: those of the most private input. For an input that is
+ * not a file (a pipe, a URL) they are the owner's alone, since nothing says who may read it. */
+mode_t output_most(const struct inputs *inputs);
+/* Returns the permissions for a new output: these, without those that the umask takes away. */
 mode_t output_mode(const struct inputs *inputs);
 
 #endif

@@ -472,6 +472,40 @@ def test_a_database_is_as_private_as_its_traces(tool, tmp_path):
         assert db.stat().st_mode & 0o777 == mode & ~os.umask(os.umask(0o22))
 
 
+def test_adding_a_private_trace_makes_a_database_private(tool, tmp_path):
+    a, b, db = tmp_path / "a.zst", tmp_path / "b.zst", tmp_path / "x.db"
+    for path, name in ((a, "basic"), (b, "killed")):
+        shutil.copy(GOLDEN / (name + ".zst"), path)
+        path.chmod(0o644)
+    tool(a, db)
+    db.chmod(0o644)
+    umask = os.umask(0o77)
+    try:
+        tool("-a", a, db)
+        assert db.stat().st_mode & 0o777 == 0o644  # the umask is for new files
+        b.chmod(0o600)
+        tool("-a", b, db)
+    finally:
+        os.umask(umask)
+    assert db.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_comes_through_a_pipe_stays_private(build, run, tmp_path):
+    """Nothing says who may read what a pipe gives; of a file at standard input its mode does."""
+    trace = tmp_path / "a.zst"
+    shutil.copy(GOLDEN / "basic.zst", trace)
+    trace.chmod(0o644)
+    umask = os.umask(0o22)
+    try:
+        for name, command in (("x.db", "convert -f - %s"), ("f.svg", "flamegraph -o %s -"), ("r.html", "report -o %s -"),
+                              ("e.json", "export -f -o %s -")):
+            for source, mode in (("cat '%s' |" % trace, 0o600), ("<'%s'" % trace, 0o644)):
+                run(["sh", "-c", "%s '%s' %s" % (source, build.tool("probing"), command % name)], cwd=str(tmp_path), check=0)
+                assert (tmp_path / name).stat().st_mode & 0o777 == mode, (name, source)
+    finally:
+        os.umask(umask)
+
+
 def test_what_is_drawn_is_as_private_as_its_traces(build, run, tool, tmp_path):
     a, b, db = tmp_path / "a.zst", tmp_path / "b.zst", tmp_path / "x.db"
     for path in (a, b):
