@@ -57,10 +57,12 @@ int tool_fail(const char *fmt, ...) {
 }
 
 int tool_usage(const char *fmt, ...) {
+    const char *command = strchr(tool_name, '-'); /* probing-pack is no program: it is called as `probing pack` */
     char tail[100];
     va_list ap;
 
-    snprintf(tail, sizeof tail, " (see %s --help)", tool_name);
+    snprintf(tail, sizeof tail, " (see probing%s%s --help)", command ? " " : "",
+             command ? command + 1 : "");
     va_start(ap, fmt);
     say(fmt, ap, tail);
     va_end(ap);

@@ -223,6 +223,7 @@ def test_running_recordings(cluster, machine, build, run, tmp_path):
     assert "2 traces" in done.stderr and "no answer from %s: it has no traces" % idle.where in done.stderr
     fetched = sorted(str(p.relative_to(tmp_path / "traces")) for p in (tmp_path / "traces").rglob("*") if p.is_file())
     assert fetched == sorted("%s/t.zst" % s.where.replace(":", "_") for s in (a, b))
+    assert {(tmp_path / "traces" / name).stat().st_mode & 0o777 for name in fetched} == {0o600}  # as they were there
     run([build.tool("probing-convert"), "-q", tmp_path / "traces", tmp_path / "all.db"], check=None)
     db = sqlite3.connect(str(tmp_path / "all.db"))
     assert {r[0] for r in db.execute("SELECT func FROM hot_functions WHERE func LIKE 'wait_on%'")} == {"wait_on_a", "wait_on_b"}

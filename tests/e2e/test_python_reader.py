@@ -364,20 +364,22 @@ except probing.TraceError as error:
     assert len(out) == len(words) and all(w in o for w, o in zip(words, out)), out
 
 
-def test_notebooks(ask, record):
-    """Names that contain markup are shown, not obeyed; a picture is an SVG in a frame of its own."""
+def test_notebooks(ask, record, tmp_path):
+    """Names that contain markup are shown, not obeyed; a picture is an SVG in a frame of its own, and a file of the owner's alone."""
     trace = record('import threading, time\nt = threading.Thread(target=time.sleep, args=(0.5,), name="<script>alert(1)</script>")\n'
                    't.start()\nt.join()\n', hz=100).trace
     out = ask("""
 t = probing.open(sys.argv[1])
 picture = t.flamegraph("--python")
+picture.save(sys.argv[2])
 out = [t.samples._repr_html_(), t._repr_html_(), picture.svg, picture._repr_html_(), t.sql("SELECT NULL AS n, x'00' AS b, 1e300 AS big")._repr_html_()]
-""", trace)
+""", trace, tmp_path / "p.svg")
     table, overview, svg, frame, odd = out
     assert "&lt;script&gt;alert(1)" in table and "<script>" not in table and "<table>" in table
     assert "samples" in overview and svg.lstrip().startswith("<") and "<svg" in svg
     assert frame.startswith("<iframe") and "<svg" not in frame and "&lt;svg" in frame
     assert "<i>null</i>" in odd
+    assert (tmp_path / "p.svg").read_text() == svg and (tmp_path / "p.svg").stat().st_mode & 0o777 == 0o600
 
 
 def test_clocks_of_several_machines(ask, build, run, sql, tmp_path):

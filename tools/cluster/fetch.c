@@ -7,6 +7,7 @@
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -145,7 +146,8 @@ static int open_part(struct file *file) {
     int rc = make_folder(folder);
     if (rc == 0 && lstat(file->part, &st) == 0 && S_ISREG(st.st_mode))
         unlink(file->part); /* left by an interrupted fetch */
-    if (rc == 0 && !(file->ask.out = fopen(file->part, "wxe")))
+    int fd = rc < 0 ? -1 : open(file->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (rc == 0 && (fd < 0 || !(file->ask.out = fdopen(fd, "w"))))
         rc = -errno;
     if (rc < 0)
         snprintf(file->ask.error, sizeof file->ask.error, "cannot write %.150s: %s", file->part,

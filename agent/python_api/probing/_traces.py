@@ -179,7 +179,8 @@ class Picture(object):
         self.svg = svg
 
     def save(self, path):
-        with io.open(os.fspath(path), "w", encoding="utf-8") as f:
+        """Writes the picture to a file, which is the owner's alone if it is a new one, as traces are."""
+        with io.open(os.fspath(path), "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as f:
             f.write(self.svg)
 
     def _repr_html_(self):  # in a frame of its own: the picture's script and names stay in it
