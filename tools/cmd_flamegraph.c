@@ -12,8 +12,8 @@
 #include "running.h"
 
 static const char help[] =
-    "usage: probing-flamegraph [OPTION...] DB|TRACE...\n"
-    "       probing-flamegraph --diff [OPTION...] A B\n"
+    "usage: probing flamegraph [OPTION...] DB|TRACE...\n"
+    "       probing flamegraph --diff [OPTION...] A B\n"
     "\n"
     "Draws where the time goes: a self-contained SVG with zoom and search, for any browser.\n"
     "\n"

@@ -15,7 +15,7 @@
 #include "rows.h"
 
 static const char help[] =
-    "usage: probing-list [--tree] [--json]\n"
+    "usage: probing list [--tree] [--json]\n"
     "\n"
     "Shows the live recordings of this user, one a line, oldest first.\n"
     "\n"

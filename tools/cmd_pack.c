@@ -35,8 +35,8 @@ struct options {
 };
 
 static const char help[] =
-    "usage: probing-pack [OPTION...] TRACE|DIR... -o OUT.zst|DIR/\n"
-    "       probing-pack --replace|--in-place TRACE|DIR...\n"
+    "usage: probing pack [OPTION...] TRACE|DIR... -o OUT.zst|DIR/\n"
+    "       probing pack --replace|--in-place TRACE|DIR...\n"
     "\n"
     "Make traces ready to be shipped: the names of native code are looked up while its files are\n"
     "here, the files that a trace has gone on in (rotation) become one, and all is compressed\n"

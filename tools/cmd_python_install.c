@@ -25,7 +25,7 @@
 #define PTH "probing.pth"
 
 static const char help[] =
-    "usage: probing-python-install [--python EXE] [--uninstall] [--dry-run]\n"
+    "usage: probing python-install [--python EXE] [--uninstall] [--dry-run]\n"
     "\n"
     "Makes `import probing` and `PROBING=1 python train.py` work with a Python interpreter: copies the\n"
     "package probing and a file probing.pth into its site-packages (a virtual environment's own, if EXE\n"

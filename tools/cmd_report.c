@@ -13,7 +13,7 @@
 #include "target.h"
 
 static const char help[] =
-    "usage: probing-report [OPTION...] DB|TRACE...|PID\n"
+    "usage: probing report [OPTION...] DB|TRACE...|PID\n"
     "\n"
     "Writes one page for a browser: what is slow and who is to blame, steps, ranks, collectives, modules,\n"
     "stacks, memory, GPU, variables, and what was lost. It needs no network; each picture has the SQL\n"

@@ -13,8 +13,8 @@
 #include "parquet.h"
 
 static const char help[] =
-    "usage: probing-export --format FORMAT [OPTION...] DB|TRACE...\n"
-    "       probing-export --parquet DIR [OPTION...] TRACE...|OUT.db\n"
+    "usage: probing export --format FORMAT [OPTION...] DB|TRACE...\n"
+    "       probing export --parquet DIR [OPTION...] TRACE...|OUT.db\n"
     "\n"
     "Writes a recording as other people's viewers read it, or traces as a Parquet data set.\n"
     "\n"
