@@ -36,8 +36,8 @@ SELECT max(timestamp) AS timestamp,
   max(CASE WHEN name IN ('epoch', 'ep', 'epoch_num', 'self.epoch', 'self.current_epoch') THEN value END) AS epoch,
   step,
   max(CASE WHEN name IN ('loss', 'train_loss', 'total_loss', 'self.loss') THEN value END) AS loss,
-  max(CASE WHEN name IN ('acc', 'acc1', 'accuracy', 'top1', 'train_acc') THEN value END) AS accuracy,
-  max(CASE WHEN name IN ('lr', 'learning_rate') THEN value END) AS lr,
+  max(CASE WHEN name IN ('acc', 'acc1', 'accuracy', 'top1', 'train_acc', 'self.acc', 'self.accuracy') THEN value END) AS accuracy,
+  max(CASE WHEN name IN ('lr', 'learning_rate', 'self.lr', 'self.learning_rate') THEN value END) AS lr,
   json_group_object(name, CASE value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999') ELSE value END) AS data,
   trace_id, pid, rank
 FROM (SELECT trace_id, pid, rank, step, name, value, max(timestamp) AS timestamp FROM variables

@@ -328,8 +328,8 @@ def check_variables(build, python, record, convert, sql):
     assert at["return"][2]["after@fit"] == at["return"][2]["self.done@fit"] == 102
     if python.version >= (3, 12):  # before 3.12, only functions that are on the stack at the end of a step or of a model's call
         assert at["return"][2]["acc1@validate"] == 0.75
-    logs = sql(db, "SELECT epoch, step, loss FROM training_logs ORDER BY step")
-    assert logs == [(0, 0, 1.0), (1, 1, 0.5), (2, 2, 1 / 3)]
+    logs = sql(db, "SELECT epoch, step, loss, lr FROM training_logs ORDER BY step")
+    assert logs == [(0, 0, 1.0, 1.0), (1, 1, 0.5, 0.5), (2, 2, 1 / 3, 0.25)]
 
 
 @pytest.mark.parametrize("option, says", [
