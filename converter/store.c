@@ -318,8 +318,7 @@ int store_open(struct store *s, const char *out, unsigned how, const char *asked
     if (err)
         store_abort(s);
     else if (!s->cache && fstat(s->fd, &st) == 0 && st.st_mode & 0666 & ~output_most(inputs))
-        fchmod(s->fd,
-               st.st_mode & 0777 & output_most(inputs)); /* before the first row is written */
+        fchmod(s->fd, st.st_mode & output_most(inputs));
     return err;
 }
 

@@ -57,8 +57,7 @@ int tool_fail(const char *fmt, ...) {
 }
 
 int tool_usage(const char *fmt, ...) {
-    const char *command =
-        strchr(tool_name, '-'); /* probing-pack is no program: it is called as `probing pack` */
+    const char *command = strchr(tool_name, '-'); /* not all are programs: `probing pack` is none */
     char tail[100];
     va_list ap;
 
