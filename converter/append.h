@@ -43,7 +43,7 @@ struct append {
     uint64_t *tids;
 };
 
-/* What the database of a live process keeps of a trace besides, in rows of table trace_read with numbers of their own, because it is large
+/* Further state that the database of a live process keeps of a trace. Each kind has rows of its own in table trace_read, because it is large
  * and rarely rewritten. */
 enum append_more { APPEND_ADDRESSES = 1, APPEND_DICTIONARY };
 #define APPEND_MORE_BELOW (-(1 << 20)) /* kept_numbers.c uses the numbers from here to 0 */
@@ -53,7 +53,7 @@ enum append_more { APPEND_ADDRESSES = 1, APPEND_DICTIONARY };
 int append_load(struct append *a, sqlite3 *db, int is_cache);
 void append_free(struct append *a);
 const struct append_trace *append_find(const struct append *a, const char *recording);
-/* Returns 1 when the database holds a trace that is none of these. */
+/* Returns 1 when the database holds a trace that is not among the ntraces traces of `al`. */
 int append_has_others(const struct append *a, const struct align *al, size_t ntraces);
 int append_forget(sqlite3 *db, uint32_t trace);
 int append_reopen(sqlite3 *db, uint32_t trace);

@@ -56,7 +56,7 @@ struct arrow_trace {
     int started;
     struct keys
         twice;    /* of a file of joined traces: the recordings that occur in it several times */
-    size_t *best; /* for each of these, the part that counts: the longest */
+    size_t *best; /* for each recording in `twice`: index of its longest trace, which is used */
     size_t part;  /* index of the trace in its file: 0, 1, ... */
 };
 

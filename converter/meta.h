@@ -46,7 +46,7 @@ int meta_load(struct meta *m, struct reader *r, struct epochs *es);
 void meta_free(struct meta *m);
 /* Writes the text that identifies the recording, whatever its file is called. */
 void meta_recording(const struct meta *m, char buf[META_RECORDING]);
-/* Makes that text from the first process record. process_ts is the time at which that was written; 0: the trace has none, and `mark`, from reader_mark(), identifies it. */
+/* Makes the text of meta_recording() from the first process record. process_ts is the record's own time; 0: the trace has no process record, and `mark`, from reader_mark(), identifies it. */
 void meta_recording_of(char buf[META_RECORDING], const char *boot_id, uint64_t pid, uint64_t start,
                        uint64_t process_ts, uint64_t mark);
 /* Returns the key of the machine's boot: the boot id, or, for a trace without one, the text that identifies the recording (it begins with a blank then), in buf. */

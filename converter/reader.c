@@ -238,7 +238,7 @@ int reader_next(struct reader *r) {
         return 0;
     *r = next;
     int err = reader_index(r);
-    return err == -EINTR ? 0 : err ? err : 1; /* -EINTR: whoever stopped it knows that */
+    return err == -EINTR ? 0 : err ? err : 1; /* -EINTR: the caller stopped it, and knows that */
 }
 
 const char *reader_strerror(int err) {

@@ -17,7 +17,7 @@ struct reader {
     size_t nblocks, cap;
     uint64_t skipped;        /* bytes of skippable frames that are not hints */
     uint64_t repeated;       /* number of blocks that occur twice */
-    uint64_t repeated_bytes; /* bytes of these */
+    uint64_t repeated_bytes; /* size of these blocks in bytes */
     uint64_t tail;
     /* number of frames tried without a hint; limited, because garbage may look like many */
     unsigned trials;

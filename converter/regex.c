@@ -62,7 +62,8 @@ int regex_search(struct regex *re, const char *text, size_t n, size_t from, int 
         re->failed = 1;
         return rc;
     }
-    for (size_t i = 0; i < REGEX_SLOTS; i++) /* rc 0: there are more groups than these */
+    /* rc 0: the pattern has more groups than there are slots, and all slots are filled */
+    for (size_t i = 0; i < REGEX_SLOTS; i++)
         at[i] = rc == 0 || i < 2 * (size_t)rc ? where[i] : REGEX_NOWHERE;
     if (at[0] > at[1]) /* \K within a lookahead: PCRE2 can put the beginning behind the end */
         at[0] = at[1];

@@ -28,12 +28,12 @@ struct resolver;
 
 struct resolver_options {
     uint64_t eval_start, eval_end; /* addresses of the eval loop, 0 when not known */
-    uint64_t cold_start, cold_end; /* and of the part of it that lies elsewhere */
+    uint64_t cold_start, cold_end; /* the same of the part that the compiler put elsewhere */
     /* for reader_allow(): each frame of a distinct stack is an item */
     struct reader *reader;
     const struct meta *meta;         /* for qualified names */
     const struct recorded *recorded; /* the trace's own symbols */
-    uint32_t trace;                  /* its id, for the sums */
+    uint32_t trace;                  /* id of the trace, for the sums */
     int sums;                        /* somebody will ask for the sums */
     /* leave out native frames; a stack of only native frames gets a single one, "[native]" */
     int no_native;

@@ -6,7 +6,7 @@
 
 #include "resolve_inside.h"
 
-/* The form in which resolver_save() writes an address; its frames follow. */
+/* The form in which resolver_save() writes an address; the frames of that address follow it. */
 struct saved {
     struct address key;
     uint32_t n, pad;

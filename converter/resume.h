@@ -31,9 +31,9 @@ struct resume {
 struct resume_rows {
     uint64_t lost[TRACE_NLOST];
     uint64_t periods;
-    const uint64_t *tids; /* of its threads, in the order of their rows */
+    const uint64_t *tids; /* thread ids of the trace's threads, in the order of their rows */
     size_t threads;
-    int has_bare; /* 1: it has native code whose file was not known */
+    int has_bare; /* 1: the trace has native code of which the file was not known */
 };
 
 void resume_of(struct resume *now, const struct reader *r, const struct meta *m,

@@ -230,9 +230,9 @@ static size_t read_remote(struct source *s, uint64_t off, size_t n) {
     return have < 0 ? 0 : (size_t)have < n ? (size_t)have : n;
 }
 
-/* Reads the window at off; what is missing then stays missing. */
+/* Reads the window at off. Bytes that cannot be read are left out. */
 static int refill(struct source *s, uint64_t off, size_t want) {
-    /* Read ahead for a caller that reads on. One that jumps (walks hints, picks blocks) needs just what it asks for. */
+    /* Read ahead only for a caller that reads sequentially: one that goes from hint to hint, or picks blocks, needs no more than it asks for. */
     uint64_t end = s->buf_off + s->buf_len;
     int goes_on = off >= s->buf_off && off <= end + NEAR;
     size_t least = !goes_on ? LITTLE : s->walks && s->size > SMALL ? NEAR : WINDOW;

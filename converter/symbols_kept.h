@@ -38,7 +38,7 @@ struct symbols_kept {
         names_at; /* not 0: the names lie there in the ELF file, and need not be stored; starts_at: the same for `starts` */
     uint64_t starts_at;
     struct eh_table starts; /* lies in the same place as the names */
-    int has_lines;          /* it has DWARF, which must be asked what is inlined where */
+    int has_lines; /* 1: the file has DWARF, which says which functions were inlined where */
     /* set by symbols_kept_open(); elf: the ELF file, when the names lie in it */
     void *map, *elf;
     void *made; /* set by symbols_kept_make() */

@@ -85,7 +85,7 @@ static int correct_numbers(struct load *l, const struct torch_state *t) {
     return rc;
 }
 
-/* Deletes the rows, from the last time, of what is read again now. */
+/* Deletes rows of the previous conversion whose records are read again now. */
 int torch_tables_forget(struct load *l, const struct torch_state *t) {
     int64_t last = t->base | 0xffffffffff;
     char *sql = sqlite3_mprintf("DELETE FROM torch_call WHERE id BETWEEN %lld AND %lld;"

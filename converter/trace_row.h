@@ -24,10 +24,10 @@
 
 struct trace_row {
     sqlite3 *db;
-    uint32_t trace; /* its id */
+    uint32_t trace; /* id of the trace */
     const struct input *in;
-    unsigned part; /* number of the trace in its file, from 1 */
-    int partial;   /* only a part of it was asked for */
+    unsigned part; /* number of the trace in its file, counted from 1 */
+    int partial;   /* 1: only a part of the trace was asked for */
     struct meta *meta;
     struct reader *reader;
     const struct align_boot
@@ -41,7 +41,7 @@ struct trace_row {
 
 int trace_row_loss(struct trace_row *t);
 int trace_row_write(const struct trace_row *t, int complete);
-/* Writes to line what is wrong with the trace, "" when nothing is. Returns 1 when something of it is missing, else 0. */
+/* Writes into `line` what is wrong with the trace, or "" when nothing is wrong. Returns 1 when a part of the trace is missing, else 0. */
 int trace_row_damage(const struct trace_row *t, char *line, size_t size);
 
 #endif

@@ -24,7 +24,7 @@ static int judge(struct inject *in, const char **call, char **why) {
     for (size_t i = 0; i < s.n && rc == 0 && !*call; i++)
         if (proc_filters(in->pid, s.v[i].tid))
             rc = filter_judge_thread(s.v[i].tid, &seen, call);
-    /* After this stop the kernel would make that call for these threads. */
+    /* For a thread in state ERESTART_RESTARTBLOCK the kernel would call restart_syscall once this stop ends. */
     for (size_t i = 0; i < s.n && *call && !strcmp(*call, "restart_syscall"); i++) {
         struct user_regs_struct r = s.v[i].regs;
         if ((long)r.orig_rax < 0 || (long)r.rax != -516) /* ERESTART_RESTARTBLOCK */

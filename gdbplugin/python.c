@@ -183,7 +183,7 @@ static int search_core(struct origin *s, const struct proc_map *first, struct py
             }
         }
         if (version == 0)
-            return -EFAULT; /* no Python, or one that was never asked for its version */
+            return -EFAULT; /* no Python is there, or nothing has called Py_GetVersion() in it */
     }
     return rc;
 }

@@ -35,7 +35,7 @@ struct script_method {
     int (*prepare)(struct script *s);    /* called when the text has been made */
     int (*lay)(struct script *s);        /* process stopped: writes all by script_write() */
     int (*taken)(struct script *s);      /* 1: the text is being run */
-    void (*take_back)(struct script *s); /* process stopped: undoes what was not taken */
+    void (*take_back)(struct script *s); /* process stopped: undoes what has not run */
     void (*clean)(struct script *s);     /* called when the text has been run */
 };
 extern const struct script_method pending_method, remote_method;
@@ -46,7 +46,7 @@ int script_load(struct inject *in, const struct script_method *m, char **why);
 
 /* Writes at most SCRIPT_BYTES. -ENOSPC: there were too many writes already, and nothing was written. */
 int script_write(struct script *s, uint64_t addr, const void *buf, size_t n);
-/* Sets these bits of the word at addr by script_write(). */
+/* Sets `bits` in the 32-bit word at addr, by script_write(). */
 int script_set(struct script *s, uint64_t addr, uint32_t bits);
 /* Undoes all writes, newest first; leaves alone what the target has changed since. */
 void script_undo(struct script *s);

@@ -242,7 +242,7 @@ static int wait_interruptible(struct stop *s, uint64_t deadline) {
     return s->stuck ? -ETIMEDOUT : 0;
 }
 
-/* Drops the threads that were stopped and are not any more: they have been killed. Returns their number. */
+/* Removes from the list the threads that are no longer stopped because they were killed. Returns their number. */
 static size_t drop_ended(struct stop *s, size_t *done) {
     size_t k = 0, n = s->n;
 

@@ -49,7 +49,7 @@ void json_put(struct text *t, cJSON *json);
 
 struct stop;
 char *say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Stores such a message in *why and returns rc. */
+/* Stores a message made by say() in *why and evaluates to rc. */
 #define fail(why, rc, ...)                                                                         \
     ({                                                                                             \
         int rc_ = (rc);                                                                            \

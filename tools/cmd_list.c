@@ -146,8 +146,8 @@ static int make_tree(struct list *list) {
         list->e[i].parent = up > 1 ? up : 0;
     }
     unsigned n = take_below(list, sorted, 0, 0, 1);
-    for (unsigned i = 0; i < list->n;
-         i++) /* parents changed while they were read: what was not reached goes last */
+    /* entries that were not reached, because parents changed while they were read, come last */
+    for (unsigned i = 0; i < list->n; i++)
         if (!list->e[i].depth)
             sorted[n++] = list->e[i];
     free(list->e);

@@ -162,7 +162,7 @@ static int append(struct tracefile *f, const struct block_out *b) {
     return rc;
 }
 
-/* Returns whether the trace's writer has ended it and the file ends where a frame ends: else what is appended could be overwritten, or lost. */
+/* Returns whether the trace has an `end` record and the file ends at the end of a frame. Otherwise appended blocks could be overwritten, or lost. */
 static int is_ended(struct reader *r) {
     struct reader_loss loss;
     int ended = 0;

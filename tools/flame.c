@@ -250,7 +250,7 @@ int flame_finish(struct flame *f) {
 const char *flame_name(const struct flame_label *l, char *buf, size_t n) {
     const char *base = strrchr(l->file, '/');
 
-    /* Every package has a file of that name: show its folder as well. */
+    /* Every package has an __init__.py: show the folder as well. */
     if (base && strcmp(base, "/__init__.py") == 0) {
         while (base > l->file && base[-1] != '/')
             base--;

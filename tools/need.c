@@ -96,7 +96,7 @@ static const struct {
     {"sqlite_master", NULL, NAMES},
     {"json_each", NULL, NO_RECORD},
     {"generate_series", NULL, NO_RECORD},
-    /* Tables of converter/sql_schemas.h. cluster.nodes is not listed, so needs all: it counts what was lost. */
+    /* Tables of converter/sql_schemas.h. cluster.nodes is not listed, so it needs all record types: it counts lost records. */
     {"df_settings", NULL, WHAT_IT_IS},
     {"envs", NULL, WHAT_IT_IS},
     {"tables", NULL, NAMES},

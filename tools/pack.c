@@ -155,7 +155,7 @@ static int copy_part(struct out *o, struct reader *r, int first, int last) {
         }
         struct trace_block_header h = data.h;
         if (!rc && is_symbols(b))
-            continue; /* put_symbols() writes these anew, with the missing ones */
+            continue; /* put_symbols() writes all symbols, these and those that were missing */
         if (!rc && h.kind == TRACE_KIND_DICT &&
             (rc = is_repeated(o, &h, data.data + h.header_len)) > 0 && !first) {
             rc = 0;

@@ -267,7 +267,7 @@ static void put_weights(struct flames *s, const struct sums *sums, int64_t place
         *(sum->thread & 1 ? &at->idle : &at->busy) += sum->weight;
         all += sum->weight;
     }
-    /* Children come after their parents, so backwards a weight that was moved up is looked at again. */
+    /* Goes through the nodes backwards: children come after their parents, so a weight that was moved to a parent is still examined there. */
     for (uint64_t least = all / 5000; used > most && least <= all; least = least * 2 + 1) {
         for (uint32_t i = n; i-- > 1;) {
             if ((!w[i].busy && !w[i].idle) || w[i].busy + w[i].idle > least)

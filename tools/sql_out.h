@@ -94,7 +94,7 @@ void sql_out_seconds(struct sql_out *w, double seconds);
 /* Returns the kind of `t` if it names a column of times in the views, or is a name that the text gives to a time; else SQL_PLAIN. */
 enum sql_kind sql_out_kind(const struct sql_out *w, struct token t);
 /* Returns whether `t` names a column of numbers in the views, or is a name that the text gives to a number. Some views declare no type for such a column,
- * and results of functions have none, so that SQLite finds no row where it is '3'. */
+ * and results of functions have no type, so that SQLite finds no row when such a number is compared with the text '3'. */
 int sql_out_is_number(const struct sql_out *w, struct token t);
 /* Notes that the text gives the last operand, if it is a time or a number, the name `t`. */
 void sql_out_keep_name(struct sql_out *w, struct token t);

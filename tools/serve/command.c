@@ -25,11 +25,12 @@
 #include "tools/common.h"
 #include "tools/serve/serve.h"
 
-#define ARGS_MAX    32
-#define OUTPUT_MAX  (64u << 20)
-#define LOOK_MS     200 /* time between two looks whether a silent command's client is there */
-#define GRACE_LOOKS 25  /* number of these between SIGINT and SIGKILL */
-#define LAST_LOOKS  75  /* number of these for what an interrupted command still prints */
+#define ARGS_MAX   32
+#define OUTPUT_MAX (64u << 20)
+#define LOOK_MS                                                                                    \
+    200 /* time between two checks whether the client of a command without output is still there */
+#define GRACE_LOOKS 25 /* number of such checks between SIGINT and SIGKILL */
+#define LAST_LOOKS  75 /* number of such checks while an interrupted command may still print */
 
 static const struct allowed {
     const char *word;
@@ -367,7 +368,7 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
     with.cpu = seconds_of(&c.used.ru_utime) + seconds_of(&c.used.ru_stime);
     r = &with;
     enum MHD_Result done;
-    if (too_much) /* a part of the answer would look like all of it */
+    if (too_much) /* send an error: a part of the output would look like the whole output */
         done = serve_error(r, MHD_HTTP_CONTENT_TOO_LARGE, "the answer is larger than %u MiB",
                            OUTPUT_MAX >> 20);
     else if (which == -3)

@@ -158,7 +158,7 @@ enum MHD_Result serve_trace(const struct request *r) {
     return serve_queue(r, MHD_HTTP_OK, "application/zstd", response);
 }
 
-/* ---- what is asked of all of them ---- */
+/* ---- requests about all traces that are served ---- */
 
 /* Answers with the output of `probing WORD OPTIONS -- PATHS [LAST]`. */
 static enum MHD_Result ask_all(const struct request *r, const char *type,
