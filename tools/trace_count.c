@@ -18,7 +18,7 @@
 #include "../traces/block.h"
 #include "../traces/plain_file.h"
 
-#define FIRST_BLOCKS 4 /* blocks that are unpacked whatever the budget: they hold process and settings */
+#define FIRST_BLOCKS 4 /* read whatever the budget is, because they hold process and settings */
 #define NO_VALUE     " had no value"
 
 struct scan {
