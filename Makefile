@@ -268,7 +268,7 @@ bench: all $(BENCH_BINS) $(O)/tests/programs/ticker $(O)/tests/fleet/probing-fle
 demo: all ## install what is missing, build, record a training run, ask it in SQL; DEMO_SECONDS=30
 	$(Q)PYTHON='$(PYTHON)' .ci/demo.sh '$(O)' '$(DEMO_SECONDS)'
 
-lint: deps ## compilers with warnings as errors, sanitizers, cppcheck, shellcheck, pyflakes, format
+lint: deps ## includes as drawn, SCHEMA.md, compilers with warnings as errors, sanitizers, cppcheck, shellcheck, pyflakes, format
 	$(Q).ci/lint.sh '$(O)/lint'
 
 schema-md: ## write converter/SCHEMA.md: every view and column (lint fails where it is old)
