@@ -89,6 +89,16 @@ static int ask_part(struct question_run *a, const struct question *q, const stru
     return code;
 }
 
+/* Returns whether the question says that it could not answer: it leaves a row in a temporary table of this name, and its sentence says why. */
+static int is_unanswered(sqlite3 *db) {
+    sqlite3_stmt *st = NULL;
+    int is = sqlite3_prepare_v2(db, "SELECT 1 FROM temp.unanswered", -1, &st, NULL) == SQLITE_OK &&
+             sqlite3_step(st) == SQLITE_ROW;
+
+    sqlite3_finalize(st);
+    return is;
+}
+
 int question_run(struct question_run *a, const struct question *q, int quiet) {
     if (is_about_hangs(q))
         tables_hold_hangs(a->run.db); /* if this fails, the question reports why */
@@ -110,6 +120,8 @@ int question_run(struct question_run *a, const struct question *q, int quiet) {
             code = TOOL_PARTIAL;
         }
     }
+    if (code == TOOL_OK && is_unanswered(a->run.db))
+        code = TOOL_PARTIAL;
     drop_temporary(a->run.db);
     return code;
 }

@@ -156,7 +156,7 @@ def test_a_straggler_that_cannot_be_told(build, run, simulated_job, tmp_path):
     assert re.fullmatch(r"no straggler can be told: the clocks of the ranks cannot be compared \(view clock_alignment\), so that who came last is not known; "
                         r"by the durations alone rank 5 was waited for longest, [0-9.]+ of [0-9.]+ s in all", answer) and tables == [[], [], []][:len(tables)], (answer, tables)
     never = edited(db, tmp_path, "UPDATE comm SET flags = flags | 1;" + ANEW)
-    assert ask(build, run, "straggler", never)[0] == "no straggler can be told: no collective of several ranks is complete (`probing ask hang`)"
+    assert ask(build, run, "straggler", never, code=1)[0] == "no straggler can be told: no collective of several ranks is complete (`probing ask hang`)"
 
 
 def test_loader_of_one_rank(build, run, simulated_job, tmp_path):
@@ -348,9 +348,9 @@ def test_a_step_that_is_not_there(build, run, simulated_job, tmp_path):
     db = simulated_job("--seed", 1) / "out.db"
     there = run([build.tool("probing-query"), "--csv", db, "SELECT min(step) || ' to ' || max(step) FROM steps WHERE complete"]).stdout.split("\n")[1]
     for options, said in ((("--step", 99999), "step 99999"), (("--step", 3, "--rank", 77), "step 3 of rank 77"), (("--rank", 77), "step of rank 77")):
-        assert ask(build, run, "step", *options, db)[0] == "there is no %s: there are steps %s, of 8 rank(s)" % (said, there)
+        assert ask(build, run, "step", *options, db, code=1)[0] == "there is no %s: there are steps %s, of 8 rank(s)" % (said, there)
     cut = edited(db, tmp_path, "UPDATE torch_step SET duration = NULL WHERE number = 20")
-    assert ask(build, run, "step", "--step", 20, cut)[0].startswith("there is no complete step 20: there are steps ")
+    assert ask(build, run, "step", "--step", 20, cut, code=1)[0].startswith("there is no complete step 20: there are steps ")
     alone = edited(db, tmp_path, "DELETE FROM torch_step WHERE number <> 20 OR source = 3 OR id >> 40 <> 1")
     assert re.fullmatch(r"step 20 of rank \d took [0-9.]+ s; no other step of it is complete, with which that could be compared", ask(build, run, "step", alone)[0])
     assert "no number of a step" in run([build.tool("probing"), "ask", "step", "--step", "2.5", db], check=2).stderr

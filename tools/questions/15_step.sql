@@ -4,6 +4,7 @@
 CREATE TEMP TABLE asked AS
 SELECT s.* FROM steps s WHERE complete AND source <> 'evaluation' AND (:step IS NULL OR step = :step) AND (:rank IS NULL OR rank = :rank)
   AND (step > 0 OR :step IS NOT NULL) ORDER BY duration DESC LIMIT 1;
+CREATE TEMP TABLE unanswered AS SELECT 1 AS yes WHERE NOT EXISTS (SELECT 1 FROM asked);
 CREATE TEMP TABLE usual AS
 SELECT median(duration) AS duration, median(forward) AS forward, median(backward) AS backward, median(optimizer) AS optimizer,
   median(data) AS data, median(communication) AS communication, median(other) AS other, count(*) AS steps

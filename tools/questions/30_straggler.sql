@@ -78,6 +78,7 @@ SELECT rank, saved, v.run FROM (SELECT v.run, v.run_seconds, v.least, v.rank AS 
   FROM verdict v WHERE v.rowid = 1 AND replay('run') IS v.run AND EXISTS (SELECT 1 FROM trace_file f WHERE EXISTS (
     SELECT 1 FROM (SELECT op FROM comm WHERE id BETWEEN f.first_id AND f.last_id LIMIT 2000) WHERE op IN ('send', 'recv')))) v
 WHERE saved >= least * run_seconds AND saved >= 2 * coalesce(next, 0) AND NOT (is_named AND rank = waited_for);
+CREATE TEMP TABLE unanswered AS SELECT 1 AS yes WHERE NOT EXISTS (SELECT 1 FROM verdict) AND NOT EXISTS (SELECT 1 FROM collectives WHERE complete = arrived AND arrived > 1);
 SELECT CASE WHEN (SELECT count(*) FROM behind)
   THEN (SELECT printf('rank %d%s: without its lateness the run would take %.1f s less, %.0f %%; ranks wait for messages here, and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s; `probing ask what_if`)',
     b.rank, of_run, b.saved, 100 * b.saved / run_seconds, verdict.rank, others_waited, of_all) FROM behind b)
