@@ -47,7 +47,7 @@ static int put_text(struct sql_out *w, struct token t, struct token prev, char *
     }
     if (l->is && sql_is_one_of(prev, " is not from "))
         kind = l->is;
-    if (l->between && (sql_is(prev, "between") || sql_is(prev, "and")))
+    if (l->between && (sql_is(prev, "between") || sql_is(prev, "and")) && !l->text_end)
         kind = l->between_of;
     if (l->in && sql_is_sign(prev, "(,"))
         kind = l->in;
@@ -189,6 +189,8 @@ static int put_word(struct sql_out *w, struct token t, struct token prev, struct
         w->number |= sql_out_is_number(w, t);
     }
     sql_out_put(w, t);
+    if (l->between && sql_is_one_of(t, " between and "))
+        sql_out_text_begin(w, next, l->between_of);
     return 0;
 }
 
@@ -266,11 +268,16 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
         if (sum == '-' && w->time == SQL_DATE && is_date(sql_after(t), &w->days_end))
             err = sql_out_before(w, l->sum_start, l->sum_start, "((");
     }
-    sql_out_put(w, t);
     if (strchr("<>=!", *t.p) && !sql_is_sign(prev, "<>=!")) {
+        if (sql_is_sign(prev, ")") && sql_out_before_time(w, prev))
+            err = sql_out_text_before(w, sql_out_end(w));
         l->compared = w->time;
         l->number = w->number;
     }
+    sql_out_put(w, t);
+    if (strchr("<>=", *t.p) && !sql_is_sign(sql_after(t), "<>=") &&
+        sql_out_text_begin(w, sql_after(t), l->compared))
+        l->compared = SQL_PLAIN;
     if (*t.p == ',') {
         sql_cte_item(w);
         l->one_of = sql_out_argument(w);
@@ -414,6 +421,8 @@ static int dialect(const char *sql, struct sql_names *names, char **out, char *w
             w.days_end = NULL;
             w.time = SQL_PLAIN;
         }
+        if (!err)
+            sql_out_text_end(&w, last.p + last.n);
         begins = t.kind == SIGN && *t.p == ';';
         if (begins)
             w.depth = 0, w.level[0] = (struct sql_level){0}, w.time = SQL_PLAIN, w.recursive = 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../converter/when.h"
+#include "sql_operand.h"
 
 size_t sql_out_end(struct sql_out *w) {
     return (size_t)ftello(w->f);
@@ -134,6 +135,38 @@ void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind) {
         w->time = l->sum_of;
     else
         w->time = l->sum ? SQL_PLAIN : kind;
+}
+
+int sql_out_text_begin(struct sql_out *w, struct token t, enum sql_kind kind) {
+    struct sql_level *l = &w->level[w->depth];
+    const char *end = kind && !l->text_end ? sql_operand_text(t) : NULL;
+
+    if (!end)
+        return 0;
+    fputc(' ', w->f);
+    l->text_start = sql_out_end(w);
+    l->text_end = end;
+    fputs(kind == SQL_CLOCK ? "time_of_day(" : "to_timestamp(", w->f);
+    return 1;
+}
+
+void sql_out_text_end(struct sql_out *w, const char *end) {
+    struct sql_level *l = &w->level[w->depth];
+
+    if (!l->text_end || end < l->text_end)
+        return;
+    fputc(')', w->f);
+    l->text_end = NULL;
+    sql_out_operand(w, l->text_start, SQL_TIME);
+}
+
+int sql_out_text_before(struct sql_out *w, size_t end) {
+    if (fflush(w->f) != 0)
+        return -ENOMEM;
+    if (w->operand >= end || !sql_operand_gives_text(sql_token(*w->text + w->operand)))
+        return 0;
+    int err = sql_out_before(w, end, end, ")");
+    return err ? err : sql_out_before(w, w->operand, w->operand, "to_timestamp(");
 }
 
 /* Returns the kind of the argument, or of the expression in parentheses, that ends here. */

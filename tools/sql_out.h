@@ -39,6 +39,9 @@ struct sql_level {
     int is_pass;          /* in FILTER (...) and OVER (...): the value before them is the result */
     int is_table;         /* whether a table may stand in place of these parentheses */
     int limited;          /* 1 after LIMIT or OFFSET */
+    const char *
+        text_end; /* of an operand that is made a time as it may be a text: where it ends in the input; else NULL */
+    size_t text_start; /* and where it begins in the text */
     struct token
         own; /* name of the WITH whose SELECT this is, and that may read a table of that name; else kind END */
     struct token
@@ -106,6 +109,12 @@ enum sql_kind sql_out_before_time(const struct sql_out *w, struct token t);
 void sql_out_operand(struct sql_out *w, size_t start, enum sql_kind kind);
 /* Notes an operator or a keyword, which ends the operand before it. */
 void sql_out_no_operand(struct sql_out *w);
+/* Begins, at the operand that begins at `t` and is compared with a time of this kind, its conversion to a time, if it may be a text; returns whether. And
+ * ends it, behind the token that ends at `end`. */
+int sql_out_text_begin(struct sql_out *w, struct token t, enum sql_kind kind);
+void sql_out_text_end(struct sql_out *w, const char *end);
+/* Converts the last operand, which ends at the offset `end`, to a time if it is of a function whose value is a text. Returns 0 or -ENOMEM. */
+int sql_out_text_before(struct sql_out *w, size_t end);
 /* Returns the kind of the argument, or of the expression in parentheses, that ends here. */
 enum sql_kind sql_out_argument(const struct sql_out *w);
 /* Write a '(', which begins a level, and a ')', which ends it. name: the function's before the '(' (kind END: none); start: offset of the first of both. */

@@ -58,6 +58,12 @@ COUNTS = (
     ("rank + 0 = '1'", 3), ("abs(rank) = '1'", 3), ("coalesce(rank, 0) = '1'", 3), ("rank * 2 IN ('2', '4')", 6), ("(rank) = '1'", 3), ("rank BETWEEN '1' AND '2'", 6), ("length(stage) = '4'", 4),
     ("hour(timestamp) = '12'", 12), ("rank::int = '1'", 3), ("rank / 2.0 = '0.5'", 3), ("stage || rank = 'step2'", 1), ("substr(stage || rank, 5) = '2'", 1), ("extract(minute FROM timestamp) >= '11'", 1),
     ("timestamp AT TIME ZONE 'UTC' > '2026-01-31 12:05:00'", 6), ("timestamp > '2026-01-31 12:05:00'::timestamp AT TIME ZONE 'UTC'", 6), ("timestamp > '2026-01-31 13:05:00+01'", 6), ("rank > 1_0 / 1_0", 6),
+    # texts that are made: SQLite would find each of them greater than any time
+    ("timestamp > '2026-01-31' || ' 12:05:00'", 6), ("timestamp > concat('2026-01-31', ' 12:05:00')", 6), ("timestamp > ('2026-01-31' || ' 12:05:00') AND rank = 2", 2),
+    ("timestamp > CASE WHEN rank = 2 THEN '2026-01-31 12:05:00' ELSE '2027-01-01' END", 2), ("timestamp > coalesce(nullif(module, module), '2026-01-31 12:05:00')", 6),
+    ("timestamp > (SELECT to_char(min(timestamp), 'YYYY-MM-DD HH24:MI:SS') FROM t)", 11), ("timestamp > replace('2026/01/31', '/', '-') + INTERVAL '12 hours 5 minutes'", 6),
+    ("timestamp BETWEEN '2026-01-31' || ' 12:00' AND '2026-01-31 12:0' || '5:00' AND rank < 9", 6), ("timestamp NOT BETWEEN upper('2026-01-31 12:00') AND '2026-01-31 12:05:00'", 6),
+    ("to_char(timestamp - 1, 'YYYY-MM-DD HH24:MI:SS') < timestamp", 12), ("timestamp > datetime('2026-01-31', '+725 minutes')", 6), ("timestamp::time >= '12:' || '05'", 7),
 )
 
 
