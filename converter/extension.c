@@ -7,8 +7,10 @@
  *
  *     sqlite3> SELECT hour(timestamp), percentile(rss, 95) FROM memory_usage GROUP BY 1;     -- sql_functions.h
  *     sqlite3> SELECT table_name FROM information_schema.tables;                             -- sql_schemas.h
+ *     sqlite3> .read question.sql            -- made by probing ask what_if --sql; replay.h, overlap.h, sql_running.h
  *
- * An extension calls SQLite through a table of pointers, so the files that call SQLite are compiled a second time here.
+ * An extension calls SQLite through a table of pointers, so the files that call SQLite are compiled a second time: here, and
+ * those with many names of their own one by one (extension.h).
  */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT1
@@ -16,10 +18,12 @@ SQLITE_EXTENSION_INIT1
 #include "dict.c"
 #include "interval.c"
 #include "keys.c"
+#include "overlap.h"
 #include "reader.c"
 #include "reader_index.c"
 #include "reader_load.c"
 #include "regex.c"
+#include "replay.h"
 #include "source.c"
 #include "sql_aggregates.c"
 #include "sql_calendar.c"
@@ -29,6 +33,7 @@ SQLITE_EXTENSION_INIT1
 #include "sql_ordered.c"
 #include "sql_picks.c"
 #include "sql_regex.c"
+#include "sql_running.c"
 #include "sql_schemas.c"
 #include "sql_series.c"
 #include "sql_texts.c"
@@ -45,6 +50,12 @@ __attribute__((visibility("default"))) int sqlite3_probing_init(sqlite3 *db, cha
     int rc = vtab_register(db, NULL);
     if (rc == SQLITE_OK)
         rc = sql_functions_register(db);
+    if (rc == SQLITE_OK)
+        rc = overlap_register(db);
+    if (rc == SQLITE_OK)
+        rc = replay_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_running_register(db);
     /* attach the same file as `python`, for names like python.torch_trace, as `probing query` does */
     const char *file = sqlite3_db_filename(db, "main");
     char *attach = file && *file ? sqlite3_mprintf("ATTACH %Q AS python", file) : NULL;

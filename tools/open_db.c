@@ -14,6 +14,8 @@
 
 #include "../converter/convert.h"
 #include "../converter/output.h"
+#include "../converter/overlap.h"
+#include "../converter/replay.h"
 #include "../converter/sql_functions.h"
 #include "../converter/sql_schemas.h"
 #include "../converter/tables.h"
@@ -25,9 +27,7 @@
 #include "live_inputs.h"
 #include "live_target.h"
 #include "need.h"
-#include "overlap.h"
 #include "progress.h"
-#include "replay.h"
 #include "running.h"
 #include "sql_dialect.h"
 #include "target.h"

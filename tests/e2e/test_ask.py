@@ -457,7 +457,7 @@ def test_listed_and_refused(build, run, tmp_path):
 
 
 def test_the_sql_that_is_printed_can_be_run(build, run, simulated_job, tmp_path):
-    """`probing query` gives the same answer; a parameter is what the command line gave, or NULL."""
+    """`probing query` gives the same answer, and so does the stock shell with the extension; a parameter is what the command line gave, or NULL."""
     db, compared = simulated_job("--hang", "3:6") / "out.db", 0
     for name in NAMES:
         args = ["--step", 12] if name == "step" else []
@@ -467,6 +467,8 @@ def test_the_sql_that_is_printed_can_be_run(build, run, simulated_job, tmp_path)
             continue
         rows = run([build.tool("probing-query"), "-f", tmp_path / "q.sql", db]).stdout.splitlines()
         assert rows[0] == "answer" and rows[2] == done.stdout.splitlines()[0], name
+        rows = run(["sqlite3", db, ".load %s" % (build.lib / "probing"), ".read %s" % (tmp_path / "q.sql")]).stdout.splitlines()
+        assert rows[0] == done.stdout.splitlines()[0], name
         compared += 1
     assert compared >= 8
     assert "step = 12" in run([build.tool("probing"), "ask", "step", "--sql", "--step", "12"]).stdout.replace("IS 12", "= 12")

@@ -2,7 +2,7 @@
 --? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND group_size > 1 AND complete) OR EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM trace_file WHERE coalesce(world_size, 1) = 1))
 --! no collectives are here of which several ranks were recorded (torch.distributed with gloo, nccl or mpi; give the traces of all ranks), and no steps of a process that trains alone
 -- Each rank works between two points of its communication, by its own clock; a collective waits for the last to come, a receive for its
--- message. That is replayed with some of the work left out (probing's function replay(), tools/replay.h).
+-- message. That is replayed with some of the work left out (probing's function replay(), converter/replay.h).
 CREATE TEMP TABLE saving(what, seconds);
 CREATE TEMP TABLE nth(n);
 INSERT INTO nth VALUES(1), (2), (3);

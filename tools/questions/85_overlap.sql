@@ -1,7 +1,7 @@
 --@ overlap: Did compute and communication overlap?
 --? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE complete)
 --! no collectives were recorded (torch.distributed with gloo, nccl or mpi)
--- Passes, samples and calls of a trace are merged in the function overlap() (tools/overlap.h). A sample stands for all of its time in the call that its moment
+-- Passes, samples and calls of a trace are merged in the function overlap() (converter/overlap.h). A sample stands for all of its time in the call that its moment
 -- lies in: calls are mostly shorter than that, so what is hidden is known of many together only.
 CREATE TEMP TABLE waiting AS -- stacks of a thread that only waits for a call that goes on after it has returned (Work.wait(), DDP's last buckets): no record says that, but samples show it
 SELECT json_group_array(stack) AS stacks FROM (SELECT DISTINCT k.stack FROM (SELECT 1 FROM frame WHERE name GLOB 'c10d::*' LIMIT 1)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rows.h"
 #include "since_row.h"
 
 /* ?1, ?2: the first and last of the trace's rows from a time on; ?3: that time. For most rows of torch_call only the first condition is evaluated. */
@@ -306,6 +305,13 @@ static int measure(struct overlap *o) {
     return rc == SQLITE_OK ? each(o, "comm", calls_sql, add_call) : rc;
 }
 
+static void put_name(FILE *f, const char *name) {
+    fputc('"', f);
+    for (const unsigned char *p = (const unsigned char *)name; *p; p++)
+        fprintf(f, *p < ' ' || *p == '"' || *p == '\\' ? "\\u%04x" : "%c", *p);
+    fputc('"', f);
+}
+
 static int put(const struct overlap *o, char **text, size_t *n) {
     FILE *f = open_memstream(text, n);
 
@@ -316,7 +322,7 @@ static int put(const struct overlap *o, char **text, size_t *n) {
         const struct sums *s = &o->ops[i];
         fputs(i ? ",{\"op\":" : "{\"op\":", f);
         if (s->op)
-            rows_json_text(f, s->op);
+            put_name(f, s->op);
         else
             fputs("null", f);
         fprintf(f,

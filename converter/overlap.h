@@ -19,8 +19,8 @@
  * of torch_call, sample, comm and torch_step from that time on once. Memory: 24 bytes for each pass, sample or step of a trace. Every
  * connection of open_db.h has the function.
  */
-#ifndef PROBING_TOOLS_OVERLAP_H
-#define PROBING_TOOLS_OVERLAP_H
+#ifndef PROBING_CONVERTER_OVERLAP_H
+#define PROBING_CONVERTER_OVERLAP_H
 
 #include <sqlite3.h>
 

@@ -5,8 +5,8 @@
  * A call arrives at one meeting (`in`) and may wait for one (`on`). For a collective the two are the same; for a message the receiver waits
  * for the meeting that the sender arrives at. The job owns its arrays; single-threaded.
  */
-#ifndef PROBING_TOOLS_REPLAY_JOB_H
-#define PROBING_TOOLS_REPLAY_JOB_H
+#ifndef PROBING_CONVERTER_REPLAY_JOB_H
+#define PROBING_CONVERTER_REPLAY_JOB_H
 
 #include <sqlite3.h>
 #include <stddef.h>

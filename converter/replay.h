@@ -24,8 +24,8 @@
  * last hours: replay('part') is their share of all calls. replay('most', N) sets this limit to N (0: no limit). The calls are read at the
  * first use, and again only when the database has grown. Every connection of open_db.h has the function.
  */
-#ifndef PROBING_TOOLS_REPLAY_H
-#define PROBING_TOOLS_REPLAY_H
+#ifndef PROBING_CONVERTER_REPLAY_H
+#define PROBING_CONVERTER_REPLAY_H
 
 #include <sqlite3.h>
 

@@ -9,8 +9,8 @@
  * the time when it began but is recorded when it ends. So the search looks for a time SINCE_EARLIER before the given one; a caller who
  * needs exact results must compare ts too.
  */
-#ifndef PROBING_TOOLS_SINCE_ROW_H
-#define PROBING_TOOLS_SINCE_ROW_H
+#ifndef PROBING_CONVERTER_SINCE_ROW_H
+#define PROBING_CONVERTER_SINCE_ROW_H
 
 #include <sqlite3.h>
 #include <stdint.h>
