@@ -18,6 +18,11 @@
 #include "arrow_stop.h"
 #include "keys.h"
 #include "output.h"
+#include "overlap.h"
+#include "replay.h"
+#include "sql_functions.h"
+#include "sql_running.h"
+#include "sql_schemas.h"
 #include "text.h"
 #include "when.h"
 
@@ -262,11 +267,27 @@ static int pragma(sqlite3 *db, const char *sql) {
     return value;
 }
 
-static int open_database(struct sql *s, const char *path) {
-    struct arrow_notes *notes = s->base.notes;
+/* Adds the functions and the names that the loadable extension has. */
+static int add_words(sqlite3 *db, const char *sql) {
+    int rc = sql_functions_register(db);
 
-    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
-            SQLITE_OK ||
+    if (rc == SQLITE_OK)
+        rc = overlap_register(db);
+    if (rc == SQLITE_OK)
+        rc = replay_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_running_register(db);
+    return rc == SQLITE_OK ? sql_schemas_attach(db, sql) : rc;
+}
+
+static int open_database(struct sql *s, const char *path, const char *sql) {
+    const int how = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI;
+    struct arrow_notes *notes = s->base.notes;
+    char *file = sqlite3_mprintf("%s%s", strncmp(path, "file:", 5) == 0 ? "./" : "", path);
+    int rc = file ? sqlite3_open_v2(file, &s->db, how, NULL) : SQLITE_NOMEM;
+
+    sqlite3_free(file);
+    if (rc != SQLITE_OK ||
         sqlite3_exec(s->db, "SELECT 1 FROM sqlite_master", NULL, NULL, NULL) != SQLITE_OK)
         return arrow_fail(notes, -EINVAL, "cannot open %s: %s", path,
                           s->db ? sqlite3_errmsg(s->db) : "no memory");
@@ -286,6 +307,8 @@ static int open_database(struct sql *s, const char *path) {
     if (attach)
         sqlite3_exec(s->db, attach, NULL, NULL, NULL);
     sqlite3_free(attach);
+    if (add_words(s->db, sql) != SQLITE_OK)
+        return arrow_fail(notes, -EINVAL, "cannot open %s: %s", path, sqlite3_errmsg(s->db));
     return 0;
 }
 
@@ -339,7 +362,8 @@ struct arrow_source *arrow_sql(const struct probing_request *rq, struct arrow_no
     if (!s)
         return NULL;
     s->base = (struct arrow_source){.rq = rq, .notes = notes, .next = next, .free = sql_free};
-    if (open_database(s, rq->paths[0]) != 0 || prepare(s, rq->sql) != 0 || find_columns(s) != 0) {
+    if (open_database(s, rq->paths[0], rq->sql) != 0 || prepare(s, rq->sql) != 0 ||
+        find_columns(s) != 0) {
         sql_free(&s->base);
         return NULL;
     }

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import statistics
 import subprocess
+import sys
 import time
 
 import pytest
@@ -176,6 +177,26 @@ def test_on_traces_and_in_the_stock_shell(build, run, recorded, sql):
         query = re.sub(r"(?i)interval ('[^']*')", r"interval(\1)", query)
         done = run(["sqlite3", "-json", recorded / "out.db", ".load %s" % extension, query])
         check(name, json.loads(done.stdout or "[]"), lambda query: sql(recorded / "out.db", query))
+
+
+READ = """
+import json, sys, probing
+t = probing.open(sys.argv[1])
+answers = {}
+for name, query in json.load(sys.stdin).items():
+    table = t.sql(query)
+    answers[name] = [dict(zip(table.columns, row)) for row in table.rows()]
+json.dump(answers, sys.stdout)
+"""
+
+
+def test_in_the_python_reader(build, recorded, sql):
+    """probing.open().sql() has the functions and the names that the extension has."""
+    queries = {name: re.sub(r"(?i)interval ('[^']*')", r"interval(\1)", query) for name, query in DOCUMENTS.items()}
+    done = subprocess.run([sys.executable, "-c", READ, str(recorded / "out.db")], input=json.dumps(queries), stdout=subprocess.PIPE, universal_newlines=True,
+                          check=True, env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    for name, rows in json.loads(done.stdout).items():
+        check(name, rows, lambda query: sql(recorded / "out.db", query))
 
 
 def test_nodes_processes_and_show(build, run, recorded, sql):

@@ -296,7 +296,8 @@ class Traces(object):
         return self._database
 
     def sql(self, text):
-        """Returns the rows of a SELECT over the views and tables of the database (converter/SCHEMA.md), as a table."""
+        """Returns the rows of a SELECT over the views and tables of the database (converter/SCHEMA.md), as a table. It may use the functions and names
+        that the loadable extension has (man probing-query): now(), interval('5 min'), percentile(), information_schema.tables."""
         if not isinstance(text, str):
             raise TypeError("sql(): a str, and not %s" % type(text).__name__)
         table = Table(self, "sql", text)
