@@ -29,6 +29,7 @@ SQLITE_EXTENSION_INIT1
 #include "sql_calendar.c"
 #include "sql_casts.c"
 #include "sql_functions.c"
+#include "sql_lists.c"
 #include "sql_numbers.c"
 #include "sql_ordered.c"
 #include "sql_picks.c"
@@ -40,6 +41,7 @@ SQLITE_EXTENSION_INIT1
 #include "strips.c"
 #include "text.c"
 #include "time_format.c"
+#include "time_read.c"
 #include "vtab.c"
 #include "when.c"
 

@@ -13,6 +13,7 @@
 #include "sql_aggregates.h"
 #include "sql_calendar.h"
 #include "sql_casts.h"
+#include "sql_lists.h"
 #include "sql_numbers.h"
 #include "sql_ordered.h"
 #include "sql_picks.h"
@@ -20,6 +21,7 @@
 #include "sql_series.h"
 #include "sql_texts.h"
 #include "time_format.h"
+#include "time_read.h"
 #include "when.h"
 
 /* ---- times ---- */
@@ -353,5 +355,9 @@ int sql_functions_register(sqlite3 *db) {
         rc = sql_ordered_register(db);
     if (rc == SQLITE_OK)
         rc = sql_regex_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_lists_register(db);
+    if (rc == SQLITE_OK)
+        rc = time_read_register(db);
     return rc == SQLITE_OK ? sql_series_register(db) : rc;
 }

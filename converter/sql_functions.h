@@ -7,7 +7,7 @@
  *
  *     now()                            the time at which the recordings in `main` (table trace_file) end; without recordings, the current time
  *     to_timestamp(x)                  seconds since the epoch of a text ('2026-01-31 12:00:00.5', 'T', 'Z' and '+02:00' too), or x itself; also as
- *                                      epoch, to_unixtime, from_unixtime; to_timestamp_seconds, _millis, _micros, _nanos: of a number of these
+ *                                      epoch, to_unixtime, from_unixtime; with a format: time_read.h; to_timestamp_seconds, _millis, _micros, _nanos: of a number of these
  *     interval('1 hour 30 min')        seconds; `probing query` rewrites INTERVAL '1 hour 30 min' to it, a syntax that no function can add to SQLite
  *     year quarter month week day hour minute second, date_part(FIELD, ts), date_trunc(FIELD, ts)
  *     date_bin, date_diff, date_add and what else counts in days and months (sql_calendar.h)
@@ -17,7 +17,7 @@
  *     ranges(n)                        the whole numbers of a group as a text, "0-2,7,9-11"
  *     greatest, least, arg_max, arg_min, first, last (sql_picks.h), generate_series (sql_series.h)
  *     time_of_day, time_text, to_boolean and what else casts give (sql_casts.h)
- *     functions of texts (sql_texts.h) and numbers, corr and regr_slope (sql_numbers.h), ordered: string_agg(x, y ORDER BY z) (sql_ordered.h)
+ *     functions of texts (sql_texts.h), lists (sql_lists.h) and numbers, corr and regr_slope (sql_numbers.h), ordered: string_agg(x, y ORDER BY z) (sql_ordered.h)
  *     x REGEXP p, regexp_like, regexp_match, regexp_replace, regexp_extract, regexp_count (sql_regex.h)
  *     stddev var, stddev_samp var_samp (the same), stddev_pop var_pop
  *

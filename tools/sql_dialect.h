@@ -20,6 +20,8 @@
  *     a ILIKE b                               a LIKE b (which ignores the case of ASCII letters)
  *     string_agg, strpos, char_length, variance, nvl      group_concat, instr, length, var_samp, ifnull
  *     array_agg, list, bool_and, every, bool_or           json_group_array (a text), min, min, max
+ *     len(list(x)), make_array(1, 2)          array_length(list(x)), json_array(1, 2)
+ *     timestamp > a || b, > to_char(...), > (SELECT ...)  to_timestamp(...) around what may be a text (sql_operand.h)
  *     SHOW TABLES | VIEWS | SCHEMAS | ALL | COLUMNS FROM t, DESCRIBE t (DESC t)     a SELECT on information_schema
  *
  *     ts + INTERVAL '1 month'                 date_add(ts, '1 month', +1): a month of the calendar

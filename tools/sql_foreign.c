@@ -28,6 +28,12 @@ static const struct foreign {
     {" with ", BETWEEN, " rollup cube totals ", no_sets},
     {" pivot ", BEGINS, NULL, "write sum(x) FILTER (WHERE rank = 0) AS r0, ... for each column"},
     {" unpivot ", BEGINS, NULL, "write SELECT 'a' AS name, a AS value ... UNION ALL SELECT 'b', b"},
+    {" pivot unpivot ", BETWEEN, NULL,
+     "write sum(x) FILTER (WHERE rank = 0) AS r0, ... for each column"},
+    {" summarize ", BEGINS, NULL,
+     "write SELECT count(x), min(x), avg(x), max(x), approx_distinct(x) FROM t; DESCRIBE t lists "
+     "the columns"},
+    {" from ", BEGINS, NULL, "write SELECT * FROM ..."},
     {" unnest explode ", CALLED, NULL,
      "write json_each(x), whose column is value: a list is a JSON text here"},
     {" lateral ", CALLED, NULL,

@@ -57,7 +57,7 @@ const char sql_out_no_name[] =
     " union all distinct exists over filter using values is escape glob limit offset set qualify ";
 const char sql_out_gives_time[] =
     " now to_timestamp date_trunc date_bin time_bucket from_unixtime to_timestamp_seconds"
-    " to_timestamp_millis to_timestamp_micros to_timestamp_nanos date_add make_timestamp make_date last_day to_date ";
+    " to_timestamp_millis to_timestamp_micros to_timestamp_nanos date_add make_timestamp make_date last_day to_date strptime try_strptime str_to_date ";
 
 /* Returns the kind of a column of times in the views, or of a name that the text gives to a time. */
 enum sql_kind sql_out_kind(const struct sql_out *w, struct token t) {

@@ -142,6 +142,8 @@ int sql_words_put(struct sql_out *w, struct token t, struct token prev, struct t
                                           {"bool_or", "max"},
                                           {"every", "min"},
                                           {"list", "json_group_array"},
+                                          {"list_value", "json_array"},
+                                          {"make_array", "json_array"},
                                           {"nvl", "ifnull"},
                                           {"strpos", "instr"},
                                           {"btrim", "trim"},
@@ -207,6 +209,12 @@ int sql_words_put(struct sql_out *w, struct token t, struct token prev, struct t
     if (sql_is(t, "round") && sql_is_sign(open, "(") && is_negative_last(open)) {
         sql_out_operand(w, sql_out_end(w), SQL_PLAIN);
         fputs("round_to", w->f);
+        return 0;
+    }
+    if (sql_is_one_of(t, " len length ") && sql_is_sign(open, "(") &&
+        sql_is_one_of(field, " list array_agg json_group_array ")) {
+        sql_out_operand(w, sql_out_end(w), SQL_PLAIN); /* of a list, not of its text */
+        fputs("array_length", w->f);
         return 0;
     }
     if (is_share(t)) { /* SQLite's random() is any 64-bit integer */

@@ -138,6 +138,23 @@ def test_all_columns(build, run, db):
         assert says in ask(build, run, db, wrong, code=3)[1], wrong
 
 
+def test_times_of_a_given_form_and_lists(build, run, db):
+    check_values(build, run, db, (
+        ("to_timestamp('31/01/2026 12:00', '%d/%m/%Y %H:%M')", NOON), ("strptime('31/01/2026 12:00:01.25', '%d/%m/%Y %H:%M:%S.%f')", NOON + 1.25),
+        ("to_timestamp('2026-01-31T12:00:01.250', '%Y-%m-%dT%H:%M:%S%.3f')", NOON + 1.25), ("to_timestamp('2026-01-31T12:00:01', '%Y-%m-%dT%H:%M:%S%.f')", NOON + 1),
+        ("to_timestamp('2026-01-31 13:00 +0100', '%Y-%m-%d %H:%M %z')", NOON), ("to_date('31/01/2026 12:00', '%d/%m/%Y %H:%M')", NOON - 43200),
+        ("to_timestamp('31-01-2026 01:05:00 PM', 'DD-MM-YYYY HH12:MI:SS AM')", NOON + 3900), ("to_timestamp('31/01/2026', '%Y-%m-%d', '%d/%m/%Y')", NOON - 43200),
+        ("try_strptime('2026-02-30', '%Y-%m-%d')", None), ("strptime(NULL, '%Y')", None),
+        ("make_array(1, 'a')", '[1,"a"]'), ("list_sort(json_array(3, 1, 2))", "[1,2,3]"), ("list_contains(make_array(1, 2), 2)", 1), ("array_length(NULL)", None)))
+    for expression, want in (("len(list(step))", 12), ("length(array_agg(DISTINCT stage))", 3), ("length(list(rank ORDER BY step))", 12), ("array_length(array_agg(rank))", 12),
+                             ("array_to_string(array_agg(DISTINCT stage ORDER BY stage), ', ')", "backward, forward, step"), ("list_sum(list(step)) = sum(step)", 1),
+                             ("list_distinct(list(stage))", '["forward","backward","step"]')):
+        assert values(build, run, db, "SELECT %s AS v FROM t" % expression) == [want], expression
+    for wrong, said in (("SELECT strptime('x', '%Y')", "no time of the form '%Y': x"), ("SELECT strptime('2026-02-30', '%Y-%m-%d')", "no time of the form"), ("SELECT to_timestamp()", "its format"),
+                        ("SUMMARIZE t", "write SELECT count(x)"), ("FROM t", "write SELECT * FROM"), ("SELECT * FROM t PIVOT (count(*) FOR stage IN ('step'))", "FILTER"), ("SELECT list_sort('x')", "JSON")):
+        assert said in ask(build, run, db, wrong, code=3)[1], wrong
+
+
 def test_order_within_aggregates(build, run, db):
     check_values(build, run, db, [("(SELECT %s FROM t)" % e, want) for e, want in (
         ("string_agg(rank, '|' ORDER BY step DESC, rank)", "0|1|2|3|0|1|2|3|0|1|2|3"), ("string_agg(DISTINCT stage, ', ' ORDER BY stage DESC)", "step, forward, backward"), ("string_agg(DISTINCT stage, '-')", "forward-backward-step"),
