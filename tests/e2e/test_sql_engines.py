@@ -155,6 +155,15 @@ def test_times_of_a_given_form_and_lists(build, run, db):
         assert said in ask(build, run, db, wrong, code=3)[1], wrong
 
 
+def test_tables_that_are_functions_where_only_reading_is_allowed(build, run, db):
+    """As over HTTP. SQLite asks whether they may be created."""
+    for query, n in (("SELECT value FROM json_each('[1, 2]')", 2), ("SELECT value FROM generate_series(1, 3)", 3), ("SELECT rank, count(*) AS n FROM t GROUP BY ALL", 4),
+                     ("SELECT array_length(list_sort(list(rank))) AS n FROM t", 1), ("SELECT name FROM pragma_table_info('t')", 6)):
+        assert len(ask(build, run, db, query, "--restricted")[0]) == n, query
+    for query in ("CREATE TABLE x(a)", "CREATE TEMP TABLE x(a)", "PRAGMA query_only = OFF", "CREATE VIRTUAL TABLE temp.j USING json_each", "DELETE FROM t"):
+        assert "not authorized" in ask(build, run, db, query, "--restricted", code=3)[1], query
+
+
 def test_order_within_aggregates(build, run, db):
     check_values(build, run, db, [("(SELECT %s FROM t)" % e, want) for e, want in (
         ("string_agg(rank, '|' ORDER BY step DESC, rank)", "0|1|2|3|0|1|2|3|0|1|2|3"), ("string_agg(DISTINCT stage, ', ' ORDER BY stage DESC)", "step, forward, backward"), ("string_agg(DISTINCT stage, '-')", "forward-backward-step"),
