@@ -185,7 +185,8 @@ t = probing.open(sys.argv[1])
 answers = {}
 for name, query in json.load(sys.stdin).items():
     table = t.sql(query)
-    answers[name] = [dict(zip(table.columns, row)) for row in table.rows()]
+    columns = table.columns
+    answers[name] = [dict(zip(columns, row)) for row in table.rows()]
 json.dump(answers, sys.stdout)
 """
 
