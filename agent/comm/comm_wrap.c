@@ -26,6 +26,7 @@ enum shape {           /* where the tensors are */
 };
 enum role {
     PLAIN,
+    COALESCED, /* like PLAIN; with one tensor it is the method in the row above */
     BROADCAST, /* source in the options: comm_layout.root[] */
     REDUCE,
     GATHER,
@@ -53,23 +54,23 @@ static const struct method {
     X(broadcast, "9broadcastE" VEC OPTS "16BroadcastOptionsE", "broadcast", "gloo:broadcast", TENSORS1, BROADCAST)                                                              \
     X(allreduce, "9allreduceE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:all_reduce", TENSORS1, PLAIN)                                                                \
     X(allreduce_sparse, "16allreduce_sparseE" VEC OPTS "16AllreduceOptionsE", "all_reduce", "gloo:all_reduce", TENSORS1       , PLAIN)                                          \
-    X(allreduce_coalesced, "19allreduce_coalescedE" VEC OPTS "25AllreduceCoalescedOptionsE", "all_reduce_coalesced", "gloo:all_reduce", TENSORS1, PLAIN)                        \
+    X(allreduce_coalesced, "19allreduce_coalescedE" VEC OPTS "25AllreduceCoalescedOptionsE", "all_reduce_coalesced", "gloo:all_reduce", TENSORS1, COALESCED)                    \
     X(reduce, "6reduceE" VEC OPTS "13ReduceOptionsE", "reduce", "gloo:reduce", TENSORS1, REDUCE)                                                                                \
     X(allgather, "9allgatherE" VECS OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSORS2, PLAIN)                                                               \
+    X(allgather_into, "31allgather_into_tensor_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, COALESCED)                \
     X(allgather_base, "15_allgather_baseERN2at6TensorES3_" OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSOR2, PLAIN)                                         \
-    X(allgather_coalesced, "19allgather_coalescedE" VECS OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)                                \
-    X(allgather_into, "31allgather_into_tensor_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)                    \
+    X(allgather_coalesced, "19allgather_coalescedE" VECS OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, COALESCED)                            \
     X(gather, "6gatherE" VECS OPTS "13GatherOptionsE", "gather", "gloo:gather", TENSORS2, GATHER)                                                                               \
     X(scatter, "7scatterE" VEC "RS1_IS5_SaIS5_EE" OPTS "14ScatterOptionsE", "scatter", "gloo:scatter", TENSORS1, SCATTER)                                                       \
     X(reduce_scatter, "14reduce_scatterE" VEC "RS1_IS5_SaIS5_EE" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSORS1, PLAIN)                          \
     X(reduce_scatter_base, "20_reduce_scatter_baseERN2at6TensorES3_" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSOR2, PLAIN)                       \
-    X(reduce_scatter_coalesced, "31reduce_scatter_tensor_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, PLAIN)  \
+    X(reduce_scatter_coalesced, "31reduce_scatter_tensor_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, COALESCED)  \
     X(alltoall_base, "13alltoall_baseERN2at6TensorES3_RSt6vectorIlSaIlEES7_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSOR2, PLAIN)                        \
     X(alltoall, "8alltoallE" VEC "S6_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSORS2, PLAIN)                                                             \
     X(all_gather_single, "17all_gather_singleERN2at6TensorES3_" OPTS "16AllgatherOptionsE", "all_gather", "gloo:all_gather", TENSOR2, PLAIN) /* these five: 2.14 */             \
-    X(all_gather_single_coalesced, "27all_gather_single_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, PLAIN)           \
+    X(all_gather_single_coalesced, "27all_gather_single_coalescedE" VEC "S6_" OPTS "16AllgatherOptionsE", "all_gather_coalesced", "gloo:all_gather", TENSORS2, COALESCED)       \
     X(reduce_scatter_single, "21reduce_scatter_singleERN2at6TensorES3_" OPTS "20ReduceScatterOptionsE", "reduce_scatter", "gloo:all_reduce", TENSOR2, PLAIN)                    \
-    X(reduce_scatter_single_coalesced, "31reduce_scatter_single_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, PLAIN)\
+    X(reduce_scatter_single_coalesced, "31reduce_scatter_single_coalescedE" VEC "S6_" OPTS "20ReduceScatterOptionsE", "reduce_scatter_coalesced", "gloo:all_reduce", TENSORS2, COALESCED)\
     X(all_to_all_single, "17all_to_all_singleERN2at6TensorES3_RSt6vectorIlSaIlEES7_" OPTS "15AllToAllOptionsE", "all_to_all", "gloo:all_to_all", TENSOR2, PLAIN)                \
     X(send, "4sendE" VEC "ii", "send", "gloo:send", TENSORS1, SEND)                                                                                                             \
     X(recv, "4recvE" VEC "ii", "recv", "gloo:recv", TENSORS1, RECV)                                                                                                             \
@@ -126,13 +127,16 @@ static void add_tensor(struct comm_op *op, const char *impl) {
     op->dtype = dtypes[type].name;
 }
 
-/* Returns the tensors of a call, up to *end. An at::Tensor is a pointer to its TensorImpl; a vector begins with pointers to its begin and end. */
-static const char **tensors(enum shape shape, void *a, void *b, const char ***end) {
-    void *v = shape == TENSORS1 ? a : b;
-    *end = shape == NO_TENSORS ? NULL
-           : shape == TENSOR2  ? (const char **)v + 1
-                               : ((const char ***)v)[1];
-    return shape == NO_TENSORS ? NULL : shape == TENSOR2 ? v : ((const char ***)v)[0];
+/* Returns a call's tensors, up to *end, and sets how its RecordFunction is known. An at::Tensor points to a TensorImpl; a vector begins with begin and end. */
+static const char **tensors(struct comm_op *op, const struct method *m, void *a, void *b,
+                            const char ***end) {
+    void *v = m->shape == TENSORS1 ? a : b;
+    int none = m->shape == NO_TENSORS, one = m->shape == TENSOR2;
+    const char **p = none ? NULL : one ? v : ((const char ***)v)[0];
+    *end = none ? NULL : one ? p + 1 : ((const char ***)v)[1];
+    op->title = m->title;
+    op->tensor = p < *end ? *p : NULL;
+    return p;
 }
 
 /* ---- an operation ---- */
@@ -177,11 +181,9 @@ static uint64_t next_seq(struct comm_group *g, const struct method *m, void *sel
 
 static void fill(struct comm_op *op, struct comm_group *g, const struct method *m, void *self,
                  void *a, void *b, void *c) {
-    op->op = m->op;
-    op->title = m->title;
     op->group = g->number;
-    const char **end, **p = tensors(m->shape, a, b, &end);
-    op->tensor = p < end ? *p : NULL;
+    const char **end, **p = tensors(op, m, a, b, &end);
+    op->op = m[-(m->role == COALESCED && p + 1 == end)].op; /* so a DTensor's all_gather comes */
     while (p < end)
         add_tensor(op, *p++);
     set_ends(op, g, m->role, b, c);
@@ -208,10 +210,9 @@ static void over(struct comm_op *op, int watched, unsigned flags) {
 
 /* Called for a method that is called within another. */
 static void nest(struct level *outer, const struct method *m, void *a, void *b) {
-    const char **end, **p = tensors(m->shape, a, b, &end);
     struct comm_op *op = outer->op;
-    op->title = m->title;
-    op->tensor = p < end ? *p : NULL;
+    const char **end;
+    tensors(op, m, a, b, &end);
     if (outer->parts++) {
         __atomic_fetch_add(&op->open, 1, __ATOMIC_RELAXED);
         __atomic_fetch_add(&op->tickets, 1, __ATOMIC_RELEASE);
@@ -247,7 +248,6 @@ static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned 
     void *object = m->role >= WATCHED ? result : self;
     struct level level = {.outer = innermost};
     struct comm_group *g = NULL;
-    void *answer;
     if (m->role == GONE) {
         if ((g = comm_group_find(object)))
             __atomic_store_n(&g->self, NULL, __ATOMIC_RELAXED);
@@ -266,7 +266,7 @@ static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned 
         __atomic_store_n(&level.op->state, 2, __ATOMIC_RELEASE);
     }
     innermost = &level;
-    answer = original(result, self, a, b, c, d, e, f);
+    void *answer = original(result, self, a, b, c, d, e, f);
     innermost = level.outer;
     if (!level.outer)
         /* NCCL's records end with the call, too: the GPU goes on, and comm_nccl.c sees it end. */
