@@ -132,6 +132,7 @@ static void read_blocks(struct seen *s) {
 static void see(struct seen *s, const char *path, int lock) {
     uint8_t foot[4];
     struct stat st;
+    struct timespec now;
     *s = (struct seen){.fd = -1};
     s->there = lstat(path, &st) == 0;
     if (!s->there || !S_ISREG(st.st_mode))
@@ -146,7 +147,8 @@ static void see(struct seen *s, const char *path, int lock) {
     s->closed = st.st_size > 4 && pread(s->fd, foot, 4, st.st_size - 4) == 4 &&
                 !memcmp(foot, "\xb1\xea\x92\x8f", 4);
     read_blocks(s);
-    s->young = lock && !s->busy && !s->known && time(NULL) - st.st_mtime < YOUNG_S;
+    clock_gettime(CLOCK_REALTIME, &now);
+    s->young = lock && !s->busy && !s->known && now.tv_sec - st.st_mtime < YOUNG_S;
     s->busy |= s->young;
 }
 

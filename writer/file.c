@@ -7,6 +7,7 @@
 #include "../traces/plain_file.h"
 #include "sys.h"
 
+#define ANYBODY ((uid_t)-1)
 #define HIGH_FD 700 /* above the numbers that programs expect to get and close in loops */
 
 /* Takes the lock that keeps other runs from taking the file's name (traces/run.h). A run that checks the file holds the lock for an instant only. */
@@ -27,11 +28,16 @@ static int is_ours(const struct tracefile *f, struct stat *st) {
     return f->fd >= 0 && fstat(f->fd, st) == 0 && st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
-static int remember(struct tracefile *f, int fd) {
+/* fd: what open() returned. */
+static int remember(struct tracefile *f, int fd, uid_t owner) {
     struct stat st;
+    if (fd < 0)
+        return -errno;
     fd = move_up(fd);
-    if (fstat(fd, &st) < 0) {
-        int rc = -errno;
+    int rc = fstat(fd, &st) < 0                                                 ? -errno
+             : !S_ISREG(st.st_mode) || (owner != ANYBODY && st.st_uid != owner) ? -EPERM
+                                                                                : 0;
+    if (rc) {
         close(fd);
         return rc;
     }
@@ -55,29 +61,13 @@ static int set_path(struct tracefile *f, const char *path) {
 
 int tracefile_create(struct tracefile *f, const char *path) {
     int rc = set_path(f, path);
-    if (rc)
-        return rc;
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    return fd < 0 ? -errno : remember(f, fd);
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    return rc ? rc : remember(f, open(path, flags, 0600), ANYBODY);
 }
 
 int tracefile_open(struct tracefile *f, const char *path, uid_t owner) {
-    struct stat st;
     int rc = set_path(f, path);
-    if (rc)
-        return rc;
-    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return -errno;
-    if (fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (!S_ISREG(st.st_mode) || st.st_uid != owner)
-        rc = -EPERM;
-    if (rc) {
-        close(fd);
-        return rc;
-    }
-    return remember(f, fd);
+    return rc ? rc : remember(f, open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK), owner);
 }
 
 /* Makes sure that fd is our file, and that the file still has a name. */

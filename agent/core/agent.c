@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/agent.h"
 
+#include <dlfcn.h>
 #include <sys/resource.h>
 
 #include "agent/base/fork_lock.h"
@@ -90,7 +91,7 @@ static void child(void) {
     fork_lock_renew();
     a->writer = NULL;
     a->asked = 0;
-    int barred = a->wanted && (filter_kills(0) || lacks_space());
+    int barred = a->wanted && (a->no_forks || filter_kills(0) || lacks_space());
     if (!barred)
         memory_init();
     threads_after_fork();
@@ -137,6 +138,7 @@ static int begin(struct agent *a, const char *conf, const char *how) {
     if (err)
         return err;
     installed = 1;
+    a->no_forks = dlsym(RTLD_DEFAULT, "__tsan_init") != NULL;
     agent_word.error = 0;
     __atomic_store_n(&agent_word.stop, AGENT_STOP_NONE, __ATOMIC_RELAXED);
     return spawn_service();

@@ -81,6 +81,11 @@ PROBING_EXPORT const char *__asan_default_options(void) {
     return "verify_asan_link_order=0";
 }
 
+/* The thread sanitizer knows nothing of our atomics. */
+PROBING_EXPORT const char *__tsan_default_suppressions(void) {
+    return "race:libprobing-agent.so";
+}
+
 /* ---- os.fork() of 3.12 and later --------------------------------------------------------------- */
 
 /*

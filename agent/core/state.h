@@ -47,6 +47,7 @@ extern struct agent_word {
 
 struct agent {
     int wanted; /* this process is recorded, so its forked children are to be recorded, too */
+    int no_forks; /* but none can be: the thread sanitizer ends a child of several threads that starts one */
     char how[16];
     struct agent_config config;
     char barred[128]; /* why the last attempt to record was refused, or "" */

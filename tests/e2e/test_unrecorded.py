@@ -2,6 +2,7 @@
 """Recording never keeps a program from running: a program that cannot be recorded properly runs all the same, and one line says why."""
 import json
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -47,6 +48,83 @@ def test_address_sanitizer(build, run, tmp_path, monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", library)
     assert run([PY, "-c", CODE], check=7).stdout == "ran\n"
     assert run(record + [PY, "-c", CODE], check=7).stdout == "ran\n"
+    assert (tmp_path / "t.zst").stat().st_size > 0
+
+
+def test_thread_sanitizer(build, run, tmp_path, monkeypatch):
+    """The thread sanitizer does not see our atomics nor that our threads have files of their own, and ends a child of several threads that
+    starts one: nothing of ours is reported, and forked children are left alone."""
+    cc = shutil.which("gcc")
+    library = run([cc, "-print-file-name=libtsan.so"]).stdout.strip() if cc else ""
+    if not os.path.isabs(library):
+        pytest.skip("no gcc here that has the thread sanitizer")
+    code = """import os, time
+pid = os.fork()
+if not pid:
+    time.sleep(0.3)
+    os._exit(3)
+print("ran" if os.waitpid(pid, 0)[1] == 3 << 8 else "another end")
+while time.process_time() < 0.3: pass
+raise SystemExit(7)"""
+    monkeypatch.setenv("LD_PRELOAD", library)
+    if (bare := run([PY, "-c", code], check=None)).returncode != 7:
+        pytest.skip("Python does not run with it: " + bare.stderr[-300:])
+    done = run([build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst", PY, "-c", code], check=None)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "ran\n", bare.stderr)
+    assert (tmp_path / "t.zst").stat().st_size > 0
+
+
+# Functions that libraries like libfaketime replace: this one ends the program when the agent calls one.
+WRAPPERS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#define CALL(type, name, number, parameters, ...) \
+    type name parameters { \
+        Dl_info info; \
+        if (dladdr(__builtin_return_address(0), &info) && strstr(info.dli_fname, "libprobing-agent")) \
+            abort(); \
+        return (type)syscall(SYS_##number, __VA_ARGS__); \
+    }
+CALL(int, clock_gettime, clock_gettime, (clockid_t id, struct timespec *to), id, to)
+CALL(int, nanosleep, nanosleep, (const struct timespec *t, struct timespec *left), t, left)
+CALL(int, open, openat, (const char *path, int flags, ...), AT_FDCWD, path, flags, 0600)
+CALL(int, openat, openat, (int dir, const char *path, int flags, ...), dir, path, flags, 0600)
+CALL(int, close, close, (int fd), fd)
+CALL(ssize_t, read, read, (int fd, void *to, size_t n), fd, to, n)
+CALL(ssize_t, write, write, (int fd, const void *from, size_t n), fd, from, n)
+CALL(ssize_t, pread, pread64, (int fd, void *to, size_t n, off_t at), fd, to, n, at)
+CALL(ssize_t, pwrite, pwrite64, (int fd, const void *from, size_t n, off_t at), fd, from, n, at)
+CALL(int, fstat, newfstatat, (int fd, struct stat *to), fd, "", to, AT_EMPTY_PATH)
+CALL(int, stat, newfstatat, (const char *path, struct stat *to), AT_FDCWD, path, to, 0)
+CALL(int, lstat, newfstatat, (const char *path, struct stat *to), AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW)
+"""
+
+
+@pytest.mark.parametrize("name", ["libc's calls", "libfaketime"])
+def test_a_library_that_replaces_system_calls(build, run, tmp_path, monkeypatch, name):
+    """Its functions are for the program: ours would call them within a signal handler, and in exit(), when it has been taken down already."""
+    library = next(iter(sorted(pathlib.Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
+    if name == "libfaketime" and not library:
+        pytest.skip("no libfaketime here")
+    if name != "libfaketime":
+        source, library, cc = tmp_path / "wrap.c", tmp_path / "wrap.so", shutil.which("gcc") or shutil.which("clang")
+        source.write_text(WRAPPERS)
+        if not cc:
+            pytest.skip("no compiler here")
+        run([cc, "-shared", "-fPIC", "-fno-builtin", "-o", library, source, "-ldl"])
+    code = "import time\nwhile time.process_time() < 0.3: pass\n"
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("FAKETIME", "2020-01-01 00:00:00")
+    assert run([PY, "-c", code + CODE], check=7).stdout == "ran\n"
+    done = run([build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst", PY, "-c", code + CODE], check=None)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "ran\n", "")
     assert (tmp_path / "t.zst").stat().st_size > 0
 
 
