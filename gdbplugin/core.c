@@ -22,11 +22,10 @@ static const struct core_segment *segment_at(const struct core *c, uint64_t addr
 /* Returns how many of the n bytes at addr are in the core itself, and their place in *p. */
 static size_t own_bytes(const struct core *c, uint64_t addr, size_t n, const unsigned char **p) {
     const struct core_segment *s = segment_at(c, addr);
-    uint64_t in;
 
     if (!s || addr < s->addr)
         return 0;
-    in = addr - s->addr;
+    uint64_t in = addr - s->addr;
     if (in >= s->filed)
         return 0;
     *p = c->bytes + s->offset + in;
@@ -38,12 +37,11 @@ static size_t file_bytes(struct core *c, uint64_t addr, size_t n, const unsigned
     const struct proc_map *m = proc_maps_at(&c->maps, addr);
     /* Writable memory may be newer than the file. */
     struct core_module *mod = m && m->perms[1] != 'w' ? core_module(c, addr) : NULL;
-    uint64_t at;
 
     if (!mod)
         return 0;
     mod->wanted = 1;
-    at = m->offset + (addr - m->start);
+    uint64_t at = m->offset + (addr - m->start);
     if (!mod->bytes || at >= mod->size)
         return 0;
     *p = mod->bytes + at;
@@ -90,12 +88,11 @@ int core_read_own(void *core, uint64_t addr, void *buf, size_t n) {
 
 static int add_thread(struct origin *s, const unsigned char *p, size_t n) {
     struct elf_prstatus st;
-    struct origin_thread *t;
 
     if (n < sizeof st)
         return 0;
     memcpy(&st, p, sizeof st);
-    t = origin_add(s, st.pr_pid);
+    struct origin_thread *t = origin_add(s, st.pr_pid);
     if (!t)
         return -ENOMEM;
     t->known = REGS_ALL;
@@ -126,12 +123,11 @@ static int add_files(struct core *c, const unsigned char *p, size_t n) {
     const unsigned char *end = p + n;
     uint64_t count = n >= 16 ? load64(p) : 0, page = n >= 16 ? load64(p + 8) : 0;
     const struct core_segment *g;
-    const char *name;
     int rc = 0;
 
     if (count > n / 24 || page == 0 || page > 1 << 20 || count * 24 + 16 > n)
         return 0;
-    name = (const char *)p + 16 + count * 24;
+    const char *name = (const char *)p + 16 + count * 24;
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         const unsigned char *e = p + 16 + i * 24;
         size_t space = (size_t)((const char *)end - name), len = strnlen(name, space);
@@ -344,8 +340,6 @@ static int copy_maps(const struct core *c, struct proc_maps *out) {
 }
 
 int origin_core(struct origin *s, const char *path, const struct origin_files *files, char **why) {
-    struct origin_thread *main_thread;
-    const struct proc_map *exe;
     int rc = -ENOMEM;
 
     *s = (struct origin){.kind = ORIGIN_CORE, .close = core_close, .missing = core_missing};
@@ -365,10 +359,10 @@ int origin_core(struct origin *s, const char *path, const struct origin_files *f
     if (!s->command[0])
         snprintf(s->command, sizeof s->command, "%s", s->core->name);
     /* The program is the file that holds the program headers which the kernel gave to the process. */
-    exe = s->core->phdr ? proc_maps_at(&s->core->maps, s->core->phdr) : NULL;
+    const struct proc_map *exe = s->core->phdr ? proc_maps_at(&s->core->maps, s->core->phdr) : NULL;
     snprintf(s->exe, sizeof s->exe, "%s", exe ? exe->path : "");
     qsort(s->v, s->n, sizeof *s->v, origin_by_tid);
-    main_thread = origin_thread(s, s->pid);
+    struct origin_thread *main_thread = origin_thread(s, s->pid);
     if (main_thread)
         snprintf(main_thread->name, sizeof main_thread->name, "%s", s->core->name);
     return 0;

@@ -37,14 +37,13 @@ static int try_file(struct core *c, struct core_module *m, const char *path) {
     struct pywalk_mem own = {core_read_own, c};
     struct stat st;
     size_t n, k;
-    int rc;
     /* A path from the core is not trusted, so it is checked before it is opened; a path from the user may be anywhere. */
     int fd = strcmp(path, m->path) == 0 ? plain_file_open(path)
              : stat(path, &st) < 0      ? -errno
              : !S_ISREG(st.st_mode)     ? -ENOENT
                                         : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-    rc = fd < 0 ? fd : core_map(fd, &m->bytes, &m->size);
+    int rc = fd < 0 ? fd : core_map(fd, &m->bytes, &m->size);
     if (rc < 0 || !m->bytes)
         return -ENOENT;
     n = pywalk_build_id(own, m->start, want);
@@ -67,7 +66,6 @@ static void find_module(struct core *c, struct core_module *m) {
     struct pywalk_mem own = {core_read_own, c};
     char path[8192];
     int rc = -ENOENT, other = 0;
-    size_t n;
 
     if (m->state != MODULE_UNTRIED)
         return;
@@ -85,7 +83,7 @@ static void find_module(struct core *c, struct core_module *m) {
         TRY("%s%s", c->files.sysroot, m->path);
         TRY("%s/%s", c->files.sysroot, base);
     }
-    n = pywalk_build_id(own, m->start, id);
+    size_t n = pywalk_build_id(own, m->start, id);
     /* If a sysroot was given, use this machine's own file at that path only when a build-id proves that it is the same. */
     if (!c->files.sysroot || n)
         TRY("%s", m->path);

@@ -148,12 +148,11 @@ static int find_allocators(struct inject *in) {
 /* Before each stop: makes mappings and unwinder know what is loaded now. Returns 1 when they have changed. */
 static int refresh(struct inject *in) {
     struct native_source source = {&in->maps, pywalk_process(in->pid), in->pid, NULL};
-    uint64_t stamp;
     int rc = inject_maps(in);
 
     if (rc < 0)
         return rc;
-    stamp = maps_stamp(&in->maps);
+    uint64_t stamp = maps_stamp(&in->maps);
     if (in->native && stamp == in->stamp)
         return 0;
     native_close(in->native);
@@ -268,11 +267,10 @@ static int load(struct inject *in, struct stop *s, size_t carrier, char **why) {
     AUTO_FREE struct call *c = malloc(sizeof *c);
     char text[512] = "";
     uint64_t path;
-    int rc;
 
     if (!c)
         return -ENOMEM;
-    rc = call_begin(c, s, carrier, &in->pre.code);
+    int rc = call_begin(c, s, carrier, &in->pre.code);
     if (rc == 0 && (rc = inject_same(in)) < 0) /* an exec that was under way at the stop */
         call_end(c);
     if (rc < 0)

@@ -206,10 +206,8 @@ static int read_tasks(struct frames_reader *r, struct stacks *st) {
 }
 
 static int read_once(struct frames_reader *r, struct stacks *st, pid_t tid) {
-    int rc;
-
     list_python(r);
-    rc = read_threads(r, st, tid);
+    int rc = read_threads(r, st, tid);
     if (rc == 0 && r->flags & INSPECT_TASKS) {
         st->tasks_consistent = 0;
         rc = read_tasks(r, st);
@@ -286,13 +284,12 @@ int inspect_backtrace(int pid, struct inspect_stacks *want, char **out) {
     struct origin_files files = {want->sysroot, want->exe};
     struct origin s;
     struct stacks st = {.s = &s};
-    int rc;
 
     *out = NULL;
     want->stood_ns = 0;
-    rc = want->core    ? origin_core(&s, want->core, &files, out)
-         : want->given ? origin_given(&s, want->given, out)
-                       : origin_running(&s, pid, out);
+    int rc = want->core    ? origin_core(&s, want->core, &files, out)
+             : want->given ? origin_given(&s, want->given, out)
+                           : origin_running(&s, pid, out);
     if (rc < 0)
         return rc;
     rc = stacks_read(&st, &s, want->flags, want->tid, out);

@@ -271,19 +271,17 @@ int stage_make(struct stage *s, pid_t pid, const struct preflight *pre, const ch
 
 int stage_file(struct stage *s, const char *name, const char *text, char *there, size_t n) {
     const char *slash = strrchr(s->lib_there, '/');
-    int rc;
 
     if (snprintf(there, n, "%.*s%s", (int)(slash + 1 - s->lib_there), s->lib_there, name) >= (int)n)
         return -ENAMETOOLONG;
     enter(s->uid, s->gid);
-    rc = write_file(s->dir, name, text);
+    int rc = write_file(s->dir, name, text);
     leave();
     return rc;
 }
 
 int stage_status(struct stage *s, char *text, size_t n) {
     char *text_at;
-    long err;
 
     enter(s->uid, s->gid);
     AUTO_CLOSE int fd =
@@ -293,7 +291,7 @@ int stage_status(struct stage *s, char *text, size_t n) {
         return 0;
     text[strcspn(text, "\n")] = 0;
     /* "0 ok" or "-ERRNO text" (agent/core/inject.c) */
-    err = strtol(text, &text_at, 10);
+    long err = strtol(text, &text_at, 10);
     if (err == 0)
         return 1;
     memmove(text, text_at + strspn(text_at, " "), strlen(text_at + strspn(text_at, " ")) + 1);

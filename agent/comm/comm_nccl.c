@@ -14,7 +14,6 @@
 #include "agent/base/loaded.h"
 #include "agent/comm/comm.h"
 #include "agent/core/meta.h"
-#include "agent/core/producer.h"
 #include "agent/core/threads.h"
 #include "agent/gpu/cuda_api.h"
 #include "agent/gpu/cuda_events.h"

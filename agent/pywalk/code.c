@@ -14,7 +14,6 @@ int pywalk_code_identity(const struct pywalk *pw, uint64_t code, uint64_t *hash)
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t bytes[256];
     const uint8_t *p = bytes;
-    uint64_t h;
 
     if (!pywalk_plausible(code) || f->co_linetable + 8 > sizeof bytes ||
         f->co_name + 8 > sizeof bytes)
@@ -27,7 +26,7 @@ int pywalk_code_identity(const struct pywalk *pw, uint64_t code, uint64_t *hash)
         if (rc != 0)
             return rc;
     }
-    h = mix(code, load64(p + f->co_name));
+    uint64_t h = mix(code, load64(p + f->co_name));
     h = mix(h, load64(p + f->co_filename));
     h = mix(h, load32(p + f->co_firstlineno));
     *hash = mix(h, load64(p + f->co_linetable));
@@ -51,12 +50,11 @@ int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out)
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t bytes[256];
     const int keep = pw->keep != 0;
-    int rc;
 
     memset(out, 0, sizeof *out);
     if (!pywalk_plausible(code) || f->co_linetable + 8 > sizeof bytes)
         return -EBADMSG;
-    rc = mem_read(pw, code, bytes, f->co_linetable + 8);
+    int rc = mem_read(pw, code, bytes, f->co_linetable + 8);
     if (rc != 0)
         return rc;
     if (pw->code_type != 0 && load64(bytes + f->ob_type) != pw->code_type)
@@ -214,7 +212,6 @@ int pywalk_position(const struct pywalk *pw, const struct pywalk_code *code, int
                     struct pywalk_position *out) {
     struct bytes b;
     uint32_t first = (uint32_t)code->firstline;
-    int line;
 
     *out = (struct pywalk_position){0, 0, -1, -1};
     b.have = 0;
@@ -222,10 +219,10 @@ int pywalk_position(const struct pywalk *pw, const struct pywalk_code *code, int
     b.addr = code->linetable;
     b.pw = pw;
     b.rc = 0;
-    line = lasti < 0                    ? line_or_none(first)
-           : pw->version < PYWALK_3(10) ? lnotab(&b, first, lasti)
-           : pw->version < PYWALK_3(11) ? pairs(&b, first, lasti)
-                                        : locations(&b, first, lasti, out);
+    int line = lasti < 0                    ? line_or_none(first)
+               : pw->version < PYWALK_3(10) ? lnotab(&b, first, lasti)
+               : pw->version < PYWALK_3(11) ? pairs(&b, first, lasti)
+                                            : locations(&b, first, lasti, out);
     if (b.rc != 0)
         line = b.rc;
     if (line <= 0 || out->end_line < line || out->column < 0 || out->end_column < 0 ||

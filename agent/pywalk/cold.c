@@ -31,13 +31,12 @@ static int table_read(const struct pywalk_image *im, struct table *t, size_t mor
         int32_t eh_frame;
         uint32_t n;
     } head;
-    int rc;
 
     memset(t, 0, sizeof *t);
     t->base = im->eh_frame_hdr;
     if (t->base == 0)
         return -ENOENT;
-    rc = im->mem.read(im->mem.ctx, t->base, &head, sizeof head);
+    int rc = im->mem.read(im->mem.ctx, t->base, &head, sizeof head);
     /* pc-relative, unsigned and section-relative 4-byte numbers: what all linkers write */
     if (rc == 0 &&
         (head.version != 1 || head.ptr != (DW_EH_PE_pcrel | DW_EH_PE_sdata4) ||
@@ -99,16 +98,14 @@ int pywalk_cold_part(const struct pywalk_image *im, uint64_t start, uint64_t end
         unsigned count;
     } hit[MAX_HITS] = {{0, 0}};
     size_t size = (size_t)(end - start), hits = 0, best;
-    uint8_t *code;
     struct table t;
-    int rc;
 
     if (end <= start || end - start > MAX_CODE)
         return -ENOENT;
-    rc = table_read(im, &t, size);
+    int rc = table_read(im, &t, size);
     if (rc != 0)
         return rc;
-    code = (uint8_t *)(t.row + t.n);
+    uint8_t *code = (uint8_t *)(t.row + t.n);
     rc = im->mem.read(im->mem.ctx, start, code, size);
     /* jmp rel32 and jcc rel32, wherever such bytes are */
     for (size_t i = 0; rc == 0 && i + 6 <= size; i++) {

@@ -82,11 +82,9 @@ INLINE const uint8_t *window_at(struct window *w, uint64_t addr, size_t n, const
 
 /* Reads a word in the thread state, its C frame or a chunk, which always exist. */
 INLINE int window_u64(struct window *w, uint64_t addr, uint64_t *v, const bool direct) {
-    const uint8_t *p;
-
     if (!pywalk_plausible(addr))
         return -EBADMSG;
-    p = window_at(w, addr, 8, true, direct);
+    const uint8_t *p = window_at(w, addr, 8, true, direct);
     if (p == NULL)
         return -EFAULT;
     *v = load64(p);
@@ -189,11 +187,10 @@ INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uin
 INLINE int first_frame(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
                        uint64_t *frame, const bool direct) {
     uint64_t cframe = 0;
-    int rc;
 
     if (f->ts_cframe == 0)
         return window_u64(w, tstate + f->ts_frame, frame, direct);
-    rc = window_u64(w, tstate + f->ts_cframe, &cframe, direct);
+    int rc = window_u64(w, tstate + f->ts_cframe, &cframe, direct);
     if (rc == 0)
         rc = window_u64(w, cframe + f->cframe_current, frame, direct);
     if (rc == 0 && *frame == 0 && cframe != tstate + f->ts_root_cframe)

@@ -122,16 +122,14 @@ uint32_t pywalk_char(const uint8_t *p, unsigned unit) {
 int pywalk_chars(const struct pywalk *pw, uint64_t obj, struct pywalk_chars *out) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t head[128];
-    uint32_t state;
-    int rc;
 
     if (!pywalk_plausible(obj) || f->str_state + 4 > sizeof head || f->str_length + 8 > sizeof head)
         return -EBADMSG;
-    rc = mem_read(pw, obj, head, f->str_state + 4);
+    int rc = mem_read(pw, obj, head, f->str_state + 4);
     if (rc != 0)
         return rc;
     out->length = load64(head + f->str_length);
-    state = load32(head + f->str_state);
+    uint32_t state = load32(head + f->str_state);
     out->unit = (state & f->str_kind_mask) / (f->str_kind_mask & -f->str_kind_mask);
     out->data = obj + f->str_ascii_data;
     if ((state & f->str_ascii_mask) == 0)
@@ -154,11 +152,10 @@ int pywalk_str(const struct pywalk *pw, uint64_t obj, char *buf, size_t n) {
     uint8_t piece[PIECE];
     char utf8[4];
     size_t out = 0;
-    int rc;
 
     if (n == 0)
         return -EINVAL;
-    rc = pywalk_chars(pw, obj, &s);
+    int rc = pywalk_chars(pw, obj, &s);
     if (rc == -EAGAIN)
         rc = -EBADMSG;
     while (rc == 0 && s.length > 0 && out + 1 < n) {

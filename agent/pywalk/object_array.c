@@ -416,10 +416,9 @@ static bool scalar_of_name(const char *name, struct array_view *v) {
         {"float", 'f', 0},       {"complex", 'c', 0},  {"clongdouble", 'c', 32},
         {"longdouble", 'f', 16}, {"datetime", 'M', 0}, {"timedelta", 'm', 0},
     };
-    const char *bits;
 
     name = obj_short(name);
-    bits = name + strcspn(name, "0123456789");
+    const char *bits = name + strcspn(name, "0123456789");
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++)
         if (strncmp(name, scalars[i].name, bits - name) == 0 &&
             scalars[i].name[bits - name] == '\0' && (scalars[i].size == 0) == (*bits != '\0')) {
@@ -434,7 +433,6 @@ void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_t
     const struct numpy_fields *l = &layouts[0];
     uint64_t data = addr + l->scalar_value;
     struct array_view v = {.ndim = 0};
-    const char *quote;
     bool known = scalar_of_name(t->native, &v);
 
     if (!known && strncmp(t->native, "numpy.dtype", 11) == 0 && read_descr(r, addr, &v)) {
@@ -456,7 +454,7 @@ void obj_put_numpy_scalar(struct render *r, uint64_t addr, const struct object_t
     obj_put_shape(r, "%T(", addr, t, NULL);
     if (v.kind == 'M' || v.kind == 'm')
         read_unit(r, addr + l->scalar_unit, &v);
-    quote = v.kind == 'M' && obj_has_unit(&v) ? "'" : "";
+    const char *quote = v.kind == 'M' && obj_has_unit(&v) ? "'" : "";
     obj_put(r, quote);
     obj_put_element(r, data, &v);
     obj_put(r, quote);

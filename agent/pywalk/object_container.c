@@ -43,12 +43,11 @@ static uint64_t tuple_names(struct render *r, const struct object_type *t, uint6
 
 void obj_put_tuple(struct render *r, uint64_t addr, const struct object_type *t) {
     uint64_t count = obj_count(r, addr + r->f->ob_size), names;
-    bool wrapped;
 
     if (r->rc != 0)
         return;
     names = tuple_names(r, t, count);
-    wrapped = !t->exact && names == 0;
+    bool wrapped = !t->exact && names == 0;
     if (!t->exact)
         obj_put_type(r, t, false);
     if (wrapped)
@@ -100,11 +99,10 @@ uint64_t obj_set_next(struct render *r, struct set_iter *it) {
 void obj_put_set(struct render *r, uint64_t addr, const struct object_type *t) {
     struct set_iter it;
     uint64_t key;
-    bool braces;
 
     if (!obj_set_open(r, addr, &it))
         return;
-    braces = t->exact && strcmp(t->native, "set") == 0 && it.used > 0;
+    bool braces = t->exact && strcmp(t->native, "set") == 0 && it.used > 0;
     if (!braces)
         obj_put_shape(r, "%t(", addr, t, NULL);
     if (it.used > 0 && obj_open(r, addr, it.used, "{}")) {
@@ -122,7 +120,6 @@ void obj_put_set(struct render *r, uint64_t addr, const struct object_type *t) {
 /* The step is not shown when it is 1. */
 void obj_put_range(struct render *r, uint64_t addr, const struct object_type *t) {
     uint64_t part[3];
-    bool one;
 
     for (unsigned i = 0; i < 3; i++) {
         part[i] = obj_pointer(r, addr + r->f->range_start + i * 8);
@@ -130,7 +127,7 @@ void obj_put_range(struct render *r, uint64_t addr, const struct object_type *t)
     }
     if (r->rc != 0)
         return;
-    one = obj_small_int(r, part[2]) == 1;
+    bool one = obj_small_int(r, part[2]) == 1;
     obj_error(r); /* the step is a large int */
     obj_put_shape(r, one ? "range(%o, %o)" : "range(%o, %o, %o)", addr, t, part);
 }

@@ -24,7 +24,6 @@ void obj_put_datetime(struct render *r, uint64_t addr, const struct object_type 
     bool time = strcmp(t->native, "datetime.date") != 0;
     uint8_t b[12] = {0}, *p = b + 1, *h = date ? p + 4 : p; /* date, time of day */
     uint64_t zone = 0;
-    unsigned us;
 
     if (!has_size(r, t, !time ? f->date_size : date ? f->datetime_size : f->time_size))
         return;
@@ -33,7 +32,7 @@ void obj_put_datetime(struct render *r, uint64_t addr, const struct object_type 
         zone = obj_pointer(r, addr + (date ? f->datetime_zone : f->time_zone));
     obj_ok(r, b[0] == 0 || (b[0] == 1 && (!time || zone != 0)));
     obj_ok(r, !date || (p[2] >= 1 && p[2] <= 12 && p[3] >= 1 && p[3] <= 31));
-    us = (unsigned)h[3] << 16 | (unsigned)h[4] << 8 | h[5];
+    unsigned us = (unsigned)h[3] << 16 | (unsigned)h[4] << 8 | h[5];
     if (!obj_ok(r, !time || (h[0] <= 23 && h[1] <= 59 && h[2] <= 59 && us <= 999999 && h[6] <= 1)))
         return;
     obj_put_type(r, t, false);
@@ -190,14 +189,13 @@ void obj_put_array(struct render *r, uint64_t addr, const struct object_type *t)
         char code;
         uint32_t size;
     } descr;
-    struct array_view v;
     uint64_t count = obj_count(r, addr + r->f->ob_size);
 
     if (!has_size(r, t, r->f->ob_size + 8 + (int64_t)sizeof a))
         return;
     obj_get(r, addr + r->f->ob_size + 8, &a, sizeof a);
     obj_get(r, a.descr, &descr, sizeof descr);
-    v = view_of(descr.code, descr.size);
+    struct array_view v = view_of(descr.code, descr.size);
     if (!obj_ok(r, v.size != 0 && a.allocated >= count && (count == 0 || a.items >= PYWALK_PAGE)))
         return;
     obj_put_clean(r, obj_short(t->name));
@@ -219,7 +217,6 @@ void obj_put_memoryview(struct render *r, uint64_t addr, const struct object_typ
         int32_t readonly, ndim;
         uint64_t format, shape, strides, suboffsets, internal, weak;
     } m; /* after the size */
-    struct array_view v;
     char format[8] = "B";
 
     if (!has_size(r, t, r->f->ob_size + 8 + (int64_t)sizeof m) ||
@@ -227,7 +224,7 @@ void obj_put_memoryview(struct render *r, uint64_t addr, const struct object_typ
         return;
     if (m.format != 0)
         obj_c_text(r, m.format, format, sizeof format);
-    v = view_of(format[format[0] == '@'], m.itemsize);
+    struct array_view v = view_of(format[format[0] == '@'], m.itemsize);
     v.data = m.suboffsets == 0 && (m.flags & 1) == 0 ? m.buf : 0;
     v.ndim = obj_ok(r, m.ndim >= 0 && m.ndim <= ARRAY_DIMS) ? m.ndim : 0;
     obj_get(r, m.shape, v.shape, (size_t)v.ndim * 8);

@@ -137,14 +137,13 @@ static bool try_layout(struct render *r, const struct torch_fields *l, uint64_t 
                        struct tensor *t) {
     uint64_t impl = obj_pointer(r, addr + l->variable_impl);
     uint8_t bytes[MAX_BYTES];
-    bool placed;
 
     memset(t, 0, sizeof *t);
     if (!obj_ok(r, impl != 0 && l->impl_size <= MAX_BYTES) ||
         !obj_get(r, impl, bytes, l->impl_size))
         return false;
     t->type = bytes[l->impl_dtype] | (unsigned)bytes[l->impl_dtype + 1] << 8;
-    placed = bytes[l->impl_device_there] == 1;
+    bool placed = bytes[l->impl_device_there] == 1;
     t->device = placed ? (int8_t)bytes[l->impl_device] : -1;
     t->index = placed ? (int8_t)bytes[l->impl_device_index] : -1;
     if (!obj_ok(r, (load64(bytes + l->impl_pyobj) & ~1ull) == addr /* tag: who owns whom */ &&
@@ -170,12 +169,9 @@ static const char *device_name(int8_t device) {
 
 /* To be called only if the layout is of this very version: nothing could show that it is wrong. */
 static bool requires_grad(struct render *r, const struct torch_fields *l, uint64_t autograd) {
-    uint64_t grad_fn;
-    uint8_t wanted;
-
     obj_ok(r, pywalk_plausible(autograd));
-    grad_fn = obj_u64(r, autograd + l->autograd_grad_fn);
-    wanted = obj_u8(r, autograd + l->autograd_requires_grad);
+    uint64_t grad_fn = obj_u64(r, autograd + l->autograd_grad_fn);
+    uint8_t wanted = obj_u8(r, autograd + l->autograd_requires_grad);
     return obj_error(r) == 0 && (wanted == 1 || (grad_fn != 0 && pywalk_plausible(grad_fn)));
 }
 

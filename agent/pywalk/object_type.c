@@ -13,7 +13,6 @@
 bool obj_type_read(struct render *r, uint64_t addr, struct object_type *t) {
     const struct object_fields *f = r->f;
     uint8_t bytes[512];
-    uint64_t name;
 
     memset(t, 0, sizeof *t);
     if (!obj_ok(r, pywalk_plausible(addr) && f->tp_dictoffset + 8 <= (int64_t)sizeof bytes) ||
@@ -30,7 +29,7 @@ bool obj_type_read(struct render *r, uint64_t addr, struct object_type *t) {
     t->itemsize = load64(bytes + f->tp_itemsize);
     t->dictoffset = load64(bytes + f->tp_dictoffset);
     t->nmembers = load64(bytes + f->ob_size);
-    name = load64(bytes + f->tp_name);
+    uint64_t name = load64(bytes + f->tp_name);
     if (!obj_ok(r, pywalk_plausible(t->meta) && (t->base == 0 || pywalk_plausible(t->base)) &&
                        t->basicsize >= f->ob_head && t->basicsize <= 1 << 20 && t->itemsize >= 0 &&
                        t->itemsize <= 1 << 16))
@@ -68,12 +67,11 @@ static bool find_kind(struct render *r, uint64_t type, struct object_type *t) {
     struct object_type base;
     unsigned guard = 0;
     uint64_t at;
-    bool heap;
 
     if (!obj_type_read(r, type, t))
         return false;
     set_native(t, t);
-    heap = !is_native(t);
+    bool heap = !is_native(t);
     /* A static type that comes from others, and has no layout that we know (numpy's), may still be one of theirs. */
     for (at = t->base; heap && at != 0 && guard < MAX_BASES; guard++) {
         if (!obj_type_read(r, at, &base))
@@ -108,12 +106,11 @@ static bool find_kind(struct render *r, uint64_t type, struct object_type *t) {
 
 bool obj_type_of(struct render *r, uint64_t addr, struct object_type *t) {
     struct object_type *known = NULL;
-    uint64_t type;
 
     t->kind = KIND_OTHER;
     if (!obj_ok(r, pywalk_plausible(addr)))
         return false;
-    type = obj_u64(r, addr + r->f->ob_head - 8);
+    uint64_t type = obj_u64(r, addr + r->f->ob_head - 8);
     if (r->known != NULL && type != 0) {
         known = &r->known[(type >> 5) % OBJ_KNOWN];
         if (known->addr == type)

@@ -101,7 +101,6 @@ static bool read_python(struct task_reader *tr, uint64_t addr, const struct obje
 
 bool task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out) {
     struct pywalk_frame frame;
-    enum future_kind kind;
     struct object_type t;
     uint64_t name = 0, awaits;
     int state = 0;
@@ -109,7 +108,7 @@ bool task_read(struct task_reader *tr, uint64_t addr, struct pywalk_task *out) {
 
     memset(out, 0, sizeof *out);
     out->task = addr;
-    kind = task_kind(tr, addr, &t);
+    enum future_kind kind = task_kind(tr, addr, &t);
     if (kind == FUTURE_TASK_C)
         open = read_c(tr, addr, out, &name);
     else if (kind == FUTURE_TASK_PYTHON)
@@ -196,7 +195,6 @@ int task_coroutine(struct task_reader *tr, uint64_t addr, struct pywalk_frame *f
     const struct pywalk_offsets *o = pywalk_offsets(&tr->r.pw);
     uint64_t at = addr + tr->f->gen_frame, type;
     struct object_type t;
-    int64_t lasti;
 
     *awaits = 0;
     if (!obj_type_of(&tr->r, addr, &t) || t.kind != KIND_GENERATOR)
@@ -206,7 +204,8 @@ int task_coroutine(struct task_reader *tr, uint64_t addr, struct pywalk_frame *f
         return obj_error(&tr->r);
     frame->code = obj_u64(&tr->r, at + o->f.fr_code) & ~(uint64_t)o->tag_bits;
     obj_ok(&tr->r, pywalk_plausible(frame->code));
-    lasti = (int64_t)(obj_u64(&tr->r, at + o->f.fr_instr) - (frame->code + o->f.co_bytecode));
+    int64_t lasti =
+        (int64_t)(obj_u64(&tr->r, at + o->f.fr_instr) - (frame->code + o->f.co_bytecode));
     type = obj_u64(&tr->r, frame->code + o->f.ob_type);
     if (!obj_ok(&tr->r, lasti >= -2 && lasti <= INT32_MAX && (lasti & 1) == 0 &&
                             (tr->r.pw.code_type == 0 || type == tr->r.pw.code_type)))

@@ -308,15 +308,13 @@ int cfi_program_rule(const struct cfi_cie *cie, struct cfi_cursor *fde, uint64_t
                      struct cfi_rule *rule, struct cfi_span *span) {
     struct row row = {
         .kind = CFI_NONE, .at = {CFI_KEPT, CFI_KEPT, -8, CFI_KEPT}, .rbp_reg_off = CFI_KEPT};
-    struct row first;
     struct cfi_cursor init;
     struct cfi_span none = {0, 0};
-    int rc;
     cfi_cursor_set(&init, fde->mem, cie->insns, cie->insns_end);
-    rc = execute(&init, cie, UINT64_MAX, &row, NULL, &none);
+    int rc = execute(&init, cie, UINT64_MAX, &row, NULL, &none);
     if (rc)
         return rc;
-    first = row;
+    struct row first = row;
     rc = execute(fde, cie, pc, &row, &first, span);
     if (row.only_here)
         *span = (struct cfi_span){pc, pc + 1};

@@ -2,7 +2,6 @@
 #include "agent/unwind/rules.h"
 
 #include "agent/base/known.h"
-#include "writer/sys.h"
 
 #define BLOCK    256u /* bytes of code: a piece of a function has an entry for each block */
 #define SPAN_MIN 16u  /* shorter pieces are not worth an entry */
