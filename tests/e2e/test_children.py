@@ -200,11 +200,11 @@ SCENE = r"""
 #include <dlfcn.h>
 #include <glob.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 static volatile int forked, asked, waits, ended;
 static int is(const char *wanted) {
@@ -237,10 +237,15 @@ int PyGILState_Ensure(void) {
 }
 int has_asked(void) { return asked; }
 /* Who waits to ask for the GIL looks again when Python has ended. */
-int nanosleep(const struct timespec *t, struct timespec *rest) {
-    if (getenv("LATE_WAITER") && is("probing-gil"))
-        for (waits = 1; !ended; ) syscall(SYS_nanosleep, t, rest);
-    return syscall(SYS_nanosleep, t, rest);
+long syscall(long number, ...) {
+    long (*next)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall"), a[6];
+    va_list more;
+    va_start(more, number);
+    for (int i = 0; i < 6; i++) a[i] = va_arg(more, long);
+    va_end(more);
+    if (number == SYS_clock_nanosleep && getenv("LATE_WAITER") && is("probing-gil"))
+        for (waits = 1; !ended; ) next(number, a[0], a[1], a[2], a[3]);
+    return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 __attribute__((destructor)) static void end(void) {
     ended = 1;
