@@ -69,8 +69,9 @@ void record_summary(const struct record_output *o, const struct run_result *r, c
     if (!o->processes) {
         put(line, size,
             ": nothing recorded, no process of CPython was seen (is %s a program in Python, and not run "
-            "by PyPy? setuid and statically linked ones, and those that load a libpython before 3.8 "
-            "themselves, are not seen; for a running one: probing -t PID inject)",
+            "by PyPy? setuid and statically linked ones, those of another user who cannot write "
+            "where the trace is to be, and those that load a libpython before 3.8 themselves, "
+            "are not seen; for a running one: probing -t PID inject)",
             program);
         tool_say("%s", line);
         return;

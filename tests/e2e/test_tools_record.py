@@ -508,6 +508,7 @@ def test_exec_of_the_main_process(build, run, convert, sql, tmp_path):
 def test_no_python_is_said(build, run, tmp_path):
     done = run([build.tool("probing-record"), "-o", tmp_path / "t.zst", "true"])
     assert "nothing recorded, no process of CPython was seen" in done.stderr
+    assert "another user who cannot write" in done.stderr
     assert not traces(tmp_path)
 
 
