@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../traces/own_file.h"
 #include "common.h"
 
 #define LINE 5000
@@ -145,13 +146,12 @@ static int file_name(char *buf, size_t n, int make) {
         return -ENOENT;
     if (len < 0 || (size_t)len + 20 > n)
         return -ENAMETOOLONG;
-    if (make && mkdir(buf, 0700) < 0 && errno != EEXIST)
-        return -errno;
+    int rc = make ? own_dir_make(buf, 0700) : 0;
     strcat(buf, "/probing");
-    if (make && mkdir(buf, 0700) < 0 && errno != EEXIST)
-        return -errno;
+    if (make && !rc)
+        rc = own_dir_make(buf, 0700);
     strcat(buf, "/cluster");
-    return 0;
+    return rc;
 }
 
 static int read_line(struct attached *a, char *line) {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../traces/hash.h"
+#include "../traces/own_file.h"
 #include "../traces/run.h"
 
 #define TAIL    4096
@@ -37,14 +38,13 @@ static int is_private(const char *dir) {
 static int make_dir(char *dir) {
     for (char *p = dir + 1; (p = strchr(p, '/')); p++) {
         *p = '\0';
-        int err = mkdir(dir, 0700) != 0 && errno != EEXIST ? -errno : 0;
+        int err = own_dir_make(dir, 0700);
         *p = '/';
         if (err && err != -EACCES && err != -EROFS)
             return err;
     }
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return -errno;
-    return is_private(dir) ? 0 : -EPERM;
+    int err = own_dir_make(dir, 0700);
+    return err ? err : is_private(dir) ? 0 : -EPERM;
 }
 
 static int find_dir(char *dir, size_t size) {

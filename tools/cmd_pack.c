@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../converter/output.h"
+#include "../traces/own_file.h"
 #include "../traces/run.h"
 #include "live_inputs.h"
 #include "options.h"
@@ -120,8 +121,9 @@ static int free_name(const struct options *o, const struct pack_process *proc,
 static int into_directory(struct pack *p, const struct options *o) {
     char temporary[PATH_MAX], path[PATH_MAX];
 
-    if (mkdir(o->out, 0700) < 0 && errno != EEXIST)
-        return failed(o->out, -errno);
+    int made = own_dir_make(o->out, 0700);
+    if (made < 0)
+        return failed(o->out, made);
     for (size_t i = 0; i < p->n; i++) {
         int rc = free_name(o, &p->process[i], path);
         if (rc)

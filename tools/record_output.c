@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../converter/output.h"
+#include "../traces/own_file.h"
 #include "../writer/writer.h"
 #include "cause.h"
 #include "common.h"
@@ -56,8 +57,8 @@ int output_resolve(struct record_output *o, const char *name, const char *sessio
     o->session = session;
     int exists = stat(name, &st) == 0;
     if (name[len - 1] == '/' || (exists && S_ISDIR(st.st_mode))) {
-        if (!exists && mkdir(name, 0777) < 0 && errno != EEXIST) {
-            no(o, "cannot make the directory %s: %s", name, strerror(errno));
+        if (!exists && (rc = own_dir_make(name, 0777)) < 0) {
+            no(o, "cannot make the directory %s: %s", name, strerror(-rc));
             return -1;
         }
         if (!realpath(name, o->dir)) {

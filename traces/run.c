@@ -15,6 +15,7 @@
 #include <zstd.h>
 
 #include "block.h"
+#include "own_file.h"
 #include "proc.h"
 
 #define PATH         4096
@@ -296,9 +297,18 @@ static int try_name(const char *file, const struct run_id *me) {
     return rc;
 }
 
+/* Whether a device, pipe or socket has the name: whoever says /dev/null wants no file beside it, and no trace in a devtmpfs. */
+static int is_special(const char *file) {
+    struct stat st;
+    return lstat(file, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode) &&
+           !S_ISDIR(st.st_mode);
+}
+
 int run_take(char *file, size_t n, const struct run_id *me, void (*finish)(const char *, void *),
              void *arg) {
     char name[PATH];
+    if (is_special(file))
+        return -ENOTSUP;
     for (unsigned k = 1; k < NAMES; k++) {
         int rc = nth_name(file, k, name, sizeof name);
         if (!rc && finish)
@@ -352,8 +362,9 @@ int run_trace_name(const char *base, int is_dir, const char *host, int rank, uns
         len = snprintf(buf, size, "%s%s", base, is_dir ? "" : ".d");
         if (len >= (int)size)
             return -ENAMETOOLONG;
-        if (mkdir(buf, 0777) && errno != EEXIST)
-            return -errno;
+        int rc = own_dir_make(buf, is_dir ? 0777 : 0755);
+        if (rc)
+            return rc;
         run_process_name(host, rank, pid, name, sizeof name);
         len += snprintf(buf + len, size - (size_t)len, "/%s%s.zst", name, nth);
     }

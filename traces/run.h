@@ -48,7 +48,7 @@ enum { RUN_FIRST, RUN_JOINED };
 /*
  * Takes FILE for a run's first process. `finish`, which may be NULL, is called with each candidate name before the file there is judged: it
  * completes the traces of killed processes. Returns RUN_FIRST; RUN_JOINED: FILE is of the same run, so this process writes to FILE.d;
- * -ENAMETOOLONG; or -ENOSPC: no name is left. Processes that call this at the same time take turns (flock on the folder). It blocks, for at
+ * -ENOTSUP: it is a device, a pipe or a socket; -ENAMETOOLONG; or -ENOSPC: no name is left. Processes that call this at the same time take turns (flock on the folder). It blocks, for at
  * most two seconds each time, while another one looks, or is about to write its first block.
  */
 int run_take(char *file, size_t n, const struct run_id *me, void (*finish)(const char *, void *),

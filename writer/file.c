@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "../traces/own_file.h"
 #include "../traces/plain_file.h"
 #include "sys.h"
 
@@ -28,21 +29,19 @@ static int is_ours(const struct tracefile *f, struct stat *st) {
     return f->fd >= 0 && fstat(f->fd, st) == 0 && st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
-/* fd: what open() returned. */
+/* Takes a file that was just opened; fd < 0: errno says why it was not. owner: whose regular file it must be. */
 static int remember(struct tracefile *f, int fd, uid_t owner) {
     struct stat st;
-    if (fd < 0)
-        return -errno;
-    fd = move_up(fd);
-    int rc = fstat(fd, &st) < 0                                                 ? -errno
-             : !S_ISREG(st.st_mode) || (owner != ANYBODY && st.st_uid != owner) ? -EPERM
-                                                                                : 0;
+    int rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+    if (!rc && owner != ANYBODY && (!S_ISREG(st.st_mode) || st.st_uid != owner))
+        rc = -EPERM;
     if (rc) {
-        close(fd);
+        if (fd >= 0)
+            close(fd);
         return rc;
     }
-    flock(fd, LOCK_SH | LOCK_NB);
-    f->fd = fd;
+    f->fd = move_up(fd);
+    flock(f->fd, LOCK_SH | LOCK_NB);
     f->dev = st.st_dev;
     f->ino = st.st_ino;
     f->len = (uint64_t)st.st_size;
@@ -61,8 +60,12 @@ static int set_path(struct tracefile *f, const char *path) {
 
 int tracefile_create(struct tracefile *f, const char *path) {
     int rc = set_path(f, path);
-    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    return rc ? rc : remember(f, open(path, flags, 0600), ANYBODY);
+    if (rc)
+        return rc;
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        own_file(fd);
+    return remember(f, fd, ANYBODY);
 }
 
 int tracefile_open(struct tracefile *f, const char *path, uid_t owner) {

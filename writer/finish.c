@@ -129,14 +129,11 @@ static int read_back(struct writer *w, struct scan *s) {
 /* Opens and locks the live file, so that two finishers do not collide. Returns the descriptor that holds the lock, or -errno. */
 static int lock_live(const char *path) {
     struct stat st;
-    int rc = 0, fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    int rc, fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -errno;
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    else if (fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (st.st_nlink == 0) /* another finisher was faster */
+    rc = flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+    if (!rc && st.st_nlink == 0) /* another finisher was faster */
         rc = -ENOENT;
     if (rc)
         close(fd);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "../traces/own_file.h"
 #include "../traces/plain_file.h"
 
 #define PAGE 4096u /* live_leave() copies this much at a time */
@@ -47,7 +48,7 @@ static int unguessable_dir(const char *base, char *buf, size_t n) {
     if (d)
         closedir(d);
     if (rc && (size_t)snprintf(buf, n, "%s/%sXXXXXX", base, head) < n &&
-        (rc = mkdtemp(buf) ? usable_dir(buf) : -errno))
+        (rc = mkdtemp(buf) ? own_dir(buf), usable_dir(buf) : -errno))
         rmdir(buf);
     return rc;
 }
@@ -67,7 +68,7 @@ int live_place(unsigned i, const char *own, char *buf, size_t n) {
         return unguessable_dir(base[i / 2 - 1], buf, n);
     if (len >= n || buf[0] != '/')
         return -ENOENT;
-    return mkdir(buf, 0700) < 0 && errno != EEXIST ? -errno : usable_dir(buf);
+    return own_dir_make(buf, 0700) ?: usable_dir(buf);
 }
 
 int live_run_dir(char *buf, size_t n) {
@@ -143,6 +144,7 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
     int fd = open(begun, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
+    own_file(fd);
     flock(fd, LOCK_EX | LOCK_NB); /* until complete; a file of a killed process is unlocked */
     int rc = make_space(fd, small_end, nlarge, stride_of(large), size);
     if (!rc)

@@ -8,6 +8,7 @@
 #include "agent/core/meta.h"
 #include "agent/core/settings.h"
 #include "traces/decimal.h"
+#include "traces/own_file.h"
 
 #define SECOND     1000000000ull
 #define DAY_UNIT   (86400ull * SECOND / DECIMAL_MILLION) /* retention_days counts millionths */
@@ -55,10 +56,9 @@ static int is_due(const struct writer *w) {
 
 static int next_segment(struct rotation *r, struct writer *w) {
     char path[CONFIG_PATH + 16];
-    int err = -EEXIST;
+    int err = r->dir[0] ? own_dir_make(r->dir, 0755) : 0; /* it may have been deleted */
     snprintf(path, sizeof path, "%s", r->dir);
-    if (r->dir[0] && mkdir(r->dir, 0777) && errno != EEXIST) /* it may have been deleted */
-        err = -errno;
+    err = err ? err : -EEXIST;
     pthread_mutex_lock(
         &fork_lock.mutex); /* a forked child closes our file: its copy must be consistent */
     for (unsigned i = 0; i < TRIES && err == -EEXIST; i++) {

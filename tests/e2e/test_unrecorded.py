@@ -328,6 +328,48 @@ def ask(build, run):
     return do
 
 
+@pytest.mark.parametrize("umask", [0o277, 0o777])
+def test_an_umask_that_keeps_things_from_their_owner(build, run, convert, sql, other_user, tmp_path, umask):
+    """The trace, those of children, segments, live files and their folders can be used by who made them, and tools find the process."""
+    home = tmp_path / "home"
+    code = ("import os, subprocess, time\n"
+            "if not os.fork(): time.sleep(0.5); os._exit(0)\n"
+            "os.wait()\n"
+            "print(subprocess.run([%r, '-t', str(os.getpid()), 'status'], stdout=-1).stdout.decode())\n" % build.tool("probing"))
+    job = other_user(build.tool("probing-record"), "--set", "retention_days=0.00005", "-o", home / "t.zst", PY, "-c", code)
+    done = run(job.pop("cmd"), preexec_fn=lambda: os.umask(umask), **job)
+    assert "running" in done.stdout and "2 processes" in done.stderr and "not recorded" not in done.stderr, done.stderr
+    files = [home / "t.zst"] + list((home / "t.zst.d").glob("*"))
+    assert len(files) > 1 and {f.stat().st_mode & 0o777 for f in files} == {0o600}
+    assert (home / "t.zst.d").stat().st_mode & 0o700 == 0o700
+    ask = other_user(build.tool("probing-convert"), "-q", home / "t.zst", home / "t.db")
+    run(ask.pop("cmd"), **ask)
+    assert sql(home / "t.db", "SELECT count(*) FROM trace") == [(2,)]
+
+
+def test_nobody_else_may_write_beside_a_trace(build, run, tmp_path):
+    """Under umask 0, too: who may write into FILE.d can put other traces in the place of ours."""
+    run([build.tool("probing-record"), "-o", "t.zst", PY, "-c", "import os; os.fork() or __import__('time').sleep(0.3)"], cwd=str(tmp_path),
+        preexec_fn=lambda: os.umask(0))
+    assert (tmp_path / "t.zst.d").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("how", ["PROBING=1", "inject"])
+def test_no_trace_beside_a_device(build, run, spawn, tmp_path, how):
+    """Who names a device or a pipe (root, /dev/null) finds no trace beside it."""
+    place = tmp_path / "there"
+    os.mkfifo(str(place))
+    if how == "inject":
+        process = spawn([PY, "-c", "import time\nprint('ready', flush=True)\ntime.sleep(600)"], ready="ready")
+        done = run([build.tool("probing"), "-t", process.pid, "inject", "-o", place], check=3)
+        assert "the agent did not start" in done.stderr
+    else:
+        env = dict(os.environ, PROBING="1", PROBING_TRACE=str(place), PYTHONPATH=str(build.share / "python"),
+                   PROBING_AGENT=str(build.lib / "libprobing-agent.so"))
+        said(run([PY, "-c", "import probing._start\n" + CODE], check=7, env=env), "%s: it is not a regular file" % place)
+    assert [name for name in os.listdir(str(tmp_path)) if name.startswith("there")] == ["there"]
+
+
 def test_the_trace_s_disk_is_full(build, run, tmp_path):
     """Once it was reported that no Python had been seen."""
     if run(["unshare", "-m", "/bin/true"], check=None).returncode:

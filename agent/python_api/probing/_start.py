@@ -11,6 +11,7 @@ PROBING_TORCH_PROFILING=on (or a rate, ...) without PROBING and PROBE is the sam
 
 Nothing here raises: a program that is to be recorded runs as it would have run. One line on stderr says what is wrong.
 """
+import errno
 import os
 
 OFF = ("", "0", "off", "no", "false")
@@ -101,7 +102,8 @@ def start():
         for line in module.config_get("complaints").splitlines():
             say(line)
         if failed and not module.recording():
-            say("this program is not recorded: " + (module.config_get("barred") or "%s: %s" % (trace, os.strerror(-failed))))
+            why = "it is not a regular file" if -failed == errno.ENOTSUP else os.strerror(-failed)
+            say("this program is not recorded: " + (module.config_get("barred") or "%s: %s" % (trace, why)))
         elif os.environ["PROBING_TRACE"] != trace:
             say("%s is being written by another run, or is no trace: this one goes to %s" % (trace, written))
 
