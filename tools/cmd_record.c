@@ -242,6 +242,9 @@ static int check_settings(struct settings *s) {
         tool_usage("%s%s", setting_at(id)->key, why + strcspn(why, "="));
         return -1;
     }
+    for (char **e = environ; *e; e++)
+        if (setting_misspelt(*e, why, sizeof why))
+            tool_say("%s", why);
     return 0;
 }
 

@@ -12,6 +12,15 @@
 #include "torch_setting.h"
 #include "triggers.h"
 
+/* Names of variables, with commas or spaces between. */
+static int setting_names_check(const char *text, char *why, size_t n) {
+    size_t good =
+        strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-*, ");
+    if (text[good])
+        snprintf(why, n, "'%c' is in no name", text[good]);
+    return text[good] ? -EINVAL : 0;
+}
+
 static const struct setting table[SETTING_N] = {
 #define SETTING(id, key, kind, min, max, initial, range, doc, check)                               \
     [SETTING_##id] = {key, SETTING_##kind, min, max, initial, range, doc, check},
@@ -40,6 +49,54 @@ const char *setting_env(enum setting_id id, char buf[SETTING_ENV]) {
             buf[i] = '_';
     }
     return buf;
+}
+
+/* Returns how many letters must be put in, left out or exchanged to make b of a; letters of both cases are the same. */
+static unsigned slips(const char *a, size_t na, const char *b, size_t nb) {
+    unsigned row[SETTING_ENV];
+    for (size_t k = 0; k <= nb; k++)
+        row[k] = (unsigned)k;
+    for (size_t i = 1; i <= na; i++) {
+        unsigned before = row[0];
+        row[0] = (unsigned)i;
+        for (size_t k = 1; k <= nb; k++) {
+            unsigned same = before + ((a[i - 1] ^ b[k - 1]) & ~0x20 ? 1 : 0);
+            before = row[k];
+            row[k] = row[k] < row[k - 1] ? row[k] + 1 : row[k - 1] + 1;
+            row[k] = same < row[k] ? same : row[k];
+        }
+    }
+    return row[nb];
+}
+
+#define FEW_LETTERS                                                                                \
+    16 /* two slips in a name that is no longer make too many words of it: PROBING_TRAIN */
+
+int setting_misspelt(const char *entry, char *why, size_t n) {
+    static const char *const more[] = {"PROBE_TORCH_EXPRS", "PROBING_TRACE", "PROBING_RUN_DIR",
+                                       "PROBING_RUN"};
+    size_t len = strcspn(entry, "=");
+    const char *meant = NULL;
+    char name[SETTING_ENV], best[SETTING_ENV];
+    unsigned fewest = 3;
+
+    if (strncasecmp(entry, "PROB", 4) || len >= SETTING_ENV)
+        return 0;
+    for (unsigned i = 0; i < SETTING_N + sizeof more / sizeof *more; i++) {
+        const char *known =
+            i < SETTING_N ? setting_env((enum setting_id)i, name) : more[i - SETTING_N];
+        size_t size = strlen(known);
+        unsigned k = slips(entry, len, known, size);
+        if (k == 0 && !strncmp(entry, known, size))
+            return 0;
+        if (k < fewest && (k < 2 || size > FEW_LETTERS)) {
+            fewest = k;
+            meant = strcpy(best, known);
+        }
+    }
+    if (meant)
+        snprintf(why, n, "%.*s is no setting: %s may be meant", (int)len, entry, meant);
+    return meant != NULL;
 }
 
 /* Prints u / unit without trailing zeros. By hand, since the target's locale may use a comma. */

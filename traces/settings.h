@@ -62,6 +62,9 @@ int setting_advice(enum setting_id id, const char *text, char *buf, size_t n);
 /* Makes the name of the setting's environment variable, such as "PROBING_TORCH_PROFILING". Returns buf. */
 #define SETTING_ENV 64
 const char *setting_env(enum setting_id id, char buf[SETTING_ENV]);
+/* Whether the environment's entry NAME=VALUE sets nothing, but NAME is a slip away from a variable that we read: PROBING_TRIGERS,
+ * PROBING_SAMPLERATE. Then `why` says what may have been meant. Other names that begin with PROBING_ are other programs'. */
+int setting_misspelt(const char *entry, char *why, size_t n);
 /* Writes a message for an unknown key into `why`; it names the existing keys. */
 void setting_unknown(const char *key, char *why, size_t n);
 

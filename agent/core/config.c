@@ -134,6 +134,12 @@ static void load_setting(struct agent_config *c, const char *conf, enum setting_
         settings_init(id, &v);
 }
 
+static void load_misspelt(char *entry, void *arg) {
+    char why[SETTING_WHY];
+    if (setting_misspelt(entry, why, sizeof why))
+        complain(arg, "%s", why);
+}
+
 void config_load(struct agent_config *c, const char *conf) {
     char v[256];
     memset(c, 0, sizeof *c);
@@ -149,6 +155,7 @@ void config_load(struct agent_config *c, const char *conf) {
     c->passive = lookup(c, conf, "PROBING_PASSIVE", v, sizeof v) && !strcmp(v, "1");
     for (unsigned i = 0; i < SETTING_N; i++)
         load_setting(c, conf, (enum setting_id)i);
+    config_env_each(load_misspelt, c);
 }
 
 static int32_t first_number(const char *const *names) {

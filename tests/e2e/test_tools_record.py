@@ -134,6 +134,21 @@ def test_wrong_environment_is_said(build, run, convert, sql, monkeypatch, tmp_pa
     assert "%s=%s: it must be " % (name, value) in done.stderr and done.stdout == "ran\n" and "1 process," in done.stderr
 
 
+@pytest.mark.parametrize("how", ["probing-record", "PROBING=1"])
+@pytest.mark.parametrize("name, meant", [("PROBING_SAMPLERATE", "PROBING_SAMPLE_RATE"), ("PROBING_TRIGERS", "PROBING_TRIGGERS"), ("PROBING_TACE", "PROBING_TRACE"),
+                                         ("probing_metrics", "PROBING_METRICS"), ("PROBING_PORT", None)])
+def test_a_variable_that_is_misspelt_is_said(build, run, tmp_path, how, name, meant):
+    env = dict(os.environ, **{name: "10"})
+    command = [build.tool("probing-record"), "-o", "t.zst", PY, "-c", "print('ran')"]
+    if how == "PROBING=1":
+        env.update(PROBING="1", PYTHONPATH=str(build.share / "python"), PROBING_AGENT=str(build.lib / "libprobing-agent.so"))
+        command = [PY, "-c", "import probing._start; print('ran')"]
+    done = run(command, env=env, cwd=str(tmp_path))
+    assert done.stdout == "ran\n"
+    assert [line for line in done.stderr.splitlines() if "may be meant" in line] == (
+        ["%s: %s is no setting: %s may be meant" % (how.replace("PROBING=1", "probing"), name, meant)] if meant else [])
+
+
 @pytest.mark.parametrize("rate, period", [("50", "0.02"), ("50Hz", "0.02"), ("20ms", "0.02"), ("0.5", "2"), ("0.02s", "0.02")])
 def test_forms_of_the_rate(build, run, convert, sql, tmp_path, rate, period):
     done = run([build.tool("probing-record"), "-r", rate, "-o", tmp_path / "t.zst", PY, "-c", "1"])

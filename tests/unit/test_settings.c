@@ -152,10 +152,52 @@ static void any_decimal(void **state) {
                      -EINVAL);
 }
 
+static void misspelt(void **state) {
+    static const char *const slips[][2] = {
+        {"PROBING_TRIGERS=on", "PROBING_TRIGGERS"},
+        {"PROBING_SAMPLERATE=1", "PROBING_SAMPLE_RATE"},
+        {"probing_native=0", "PROBING_NATIVE"},
+        {"PROBING_TORCH_PROFILE=on", NULL},
+        {"PROBE_TORCH_EXPR=a@b", "PROBE_TORCH_EXPRS"},
+        {"PROBING_RUNDIR=/x", "PROBING_RUN_DIR"},
+        {"PROBING_TORCH_PROFILLNG=on", "PROBING_TORCH_PROFILING"},
+        {"PROBING_TRACE=x", NULL},
+        {"PROBING_MAX_MEMORY=1G", NULL},
+        {"PROBING_TRAIN=1", NULL},
+        {"PROBING_RUN=x", NULL},
+        {"PROBING_PORT=1", NULL},
+        {"PROBING=1", NULL},
+        {"PROBE=1", NULL},
+        {"TRACE=1", NULL},
+        {"PROBING_", NULL},
+        {"", NULL}};
+    char why[SETTING_WHY];
+    (void)state;
+    for (size_t i = 0; i < sizeof slips / sizeof *slips; i++) {
+        assert_int_equal(setting_misspelt(slips[i][0], why, sizeof why), slips[i][1] != NULL);
+        if (slips[i][1])
+            assert_non_null(strstr(why, slips[i][1]));
+    }
+}
+
+static void names(void **state) {
+    struct setting_value v;
+    char why[SETTING_WHY];
+    (void)state;
+    assert_int_equal(setting_parse(SETTING_environment, setting_at(SETTING_environment)->initial,
+                                   &v, why, sizeof why),
+                     0);
+    assert_int_equal(setting_parse(SETTING_environment, "", &v, why, sizeof why), 0);
+    assert_int_equal(setting_parse(SETTING_environment, "MINE_*, other.x", &v, why, sizeof why), 0);
+    assert_int_equal(setting_parse(SETTING_environment, "A;B", &v, why, sizeof why), -EINVAL);
+    assert_non_null(strstr(why, "';' is in no name"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(units),       cmocka_unit_test(decimals),   cmocka_unit_test(bytes),
-        cmocka_unit_test(any_decimal), cmocka_unit_test(table_rows),
+        cmocka_unit_test(misspelt),   cmocka_unit_test(names), cmocka_unit_test(units),
+        cmocka_unit_test(decimals),   cmocka_unit_test(bytes), cmocka_unit_test(any_decimal),
+        cmocka_unit_test(table_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
