@@ -67,7 +67,7 @@ static int open_agent(pid_t pid, int writable, struct live **l, char **out) {
     if (rc == -ENOENT || rc == -ESRCH)
         return fail(out, -ESRCH, "there is no process %d", pid);
     if (rc == 0 && maps.n == 0)
-        return fail(out, -ESRCH, "process %d has ended (a zombie, not yet reaped by its parent)",
+        return fail(out, -ESRCH, "process %d has no memory: it has ended, or is a kernel thread",
                     pid);
     if (rc == 0)
         rc = agentfile_open(pid, &maps, writable, l);

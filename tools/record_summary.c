@@ -99,7 +99,7 @@ void record_summary(const struct record_output *o, const struct run_result *r, c
         put(line, size, ", %u not recorded", unrecorded);
     if (o->running)
         put(line, size, "; still recording: process %s", o->running_text);
-    char name[PATH_MAX + 32], quoted[2 * PATH_MAX];
+    char name[PATH_MAX + 32], quoted[4 * PATH_MAX + 32];
     snprintf(name, sizeof name, "%s%s%s", *o->name == '-' ? "./" : "", o->name,
              *o->main && !o->has_main ? ".d" : "");
     put(line, size, "; next: probing-convert %s out.db", tool_quote(name, quoted, sizeof quoted));

@@ -159,3 +159,10 @@ def test_next_command_can_be_pasted(build, run, tmp_path):
         command = done.stderr.strip().split("; next: ")[1].replace("out.db", "--alone -f out.db")
         run(["sh", "-c", "PATH=%s:$PATH; %s" % (build.bin, command)], cwd=str(tmp_path))
         (tmp_path / "out.db").unlink()
+    if not shutil.which("bash"):
+        return
+    for name in ("two\nlines'.zst", os.fsdecode(b"no\xffutf8\\.zst"), "\u202eright.zst"):  # as the message must not contain them
+        done = run([build.tool("probing-record"), "-o", name, "python3", "-c", code], cwd=str(tmp_path))
+        command = done.stderr.strip().split("; next: ")[1].replace("out.db", "--alone -f out.db")
+        run(["bash", "-c", "PATH=%s:$PATH; %s" % (build.bin, command)], cwd=str(tmp_path))
+        (tmp_path / "out.db").unlink()
