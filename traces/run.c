@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,9 @@ static int nth_name(const char *file, unsigned k, char *buf, size_t n) {
     if (k > 1)
         snprintf(number, sizeof number, "-%u", k);
     int all = snprintf(buf, n, "%.*s%s%s", (int)(len - end), file, number, file + len - end);
+    const char *slash = all < (int)n ? strrchr(buf, '/') : NULL;
+    if (k > 1 && strlen(slash ? slash + 1 : buf) > NAME_MAX)
+        return -ENAMETOOLONG;
     return all < (int)n - 64 ? 0 : -ENAMETOOLONG; /* FILE.old.1000.d must fit, too */
 }
 

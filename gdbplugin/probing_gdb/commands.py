@@ -48,6 +48,22 @@ def number(name, text, low, high):
     return value
 
 
+UNITS = {"": (1, 1), "hz": (1, 1), "khz": (1000, 1), "s": (1, -1), "ms": (1e-3, -1), "us": (1e-6, -1)}
+
+
+def hertz(text):
+    """The forms that probing-record has: 100 and 100Hz are a rate, 10ms is a period."""
+    digits, unit = re.match("(?s)([0-9.]*)(.*)", text).groups()
+    scale, power = UNITS.get(unit.lower(), (0, 1))
+    try:
+        rate = (float(digits) * scale) ** power
+    except (ValueError, ZeroDivisionError):
+        rate = 0
+    if not 0.001 <= rate <= 1000.000001:
+        raise gdb.GdbError("the rate must be 0.001 to 1000 samples a second (100, 100Hz, 10ms), not '%s'" % text)
+    return rate
+
+
 def fail(e):
     return gdb.GdbError(str(e))
 
@@ -78,14 +94,17 @@ class Help(gdb.Command):
         super().__init__("probing help", gdb.COMMAND_SUPPORT)
 
     def invoke(self, text, tty):
-        gdb.execute("help probing %s" % text.strip())
+        shown = gdb.execute("help probing %s" % text.strip(), to_string=True)
+        if text.strip() and shown == gdb.execute("help probing", to_string=True):
+            raise gdb.GdbError("no such command: probing %s (see help probing)" % text.strip())
+        gdb.write(shown)
 
 
 class Inject(gdb.Command):
     """Begin to record the process: probing inject [-o FILE] [-r HZ] [--no-native] [--force] [--method M] [--dry-run]
 
   -o FILE      the trace (default: probing-HOST-PID.zst in the target's working directory)
-  -r HZ        samples a second, up to 1000 (default 10)
+  -r HZ        samples a second, up to 1000 (default 10); 100Hz and 10ms are the same
   --no-native  Python frames only
   --force      although a seccomp filter may kill the process for it, or it has no Python
   --method M   by this one only: native, pep768 (3.14+), pending (up to 3.13)
@@ -107,7 +126,7 @@ process that records already is left as it is. Afterwards GDB is detached and th
         if opt.output is not None:
             conf += "PROBING_TRACE=%s\n" % os.path.abspath(opt.output)
         if opt.rate is not None:
-            conf += "PROBING_SAMPLE_RATE=%.9g\n" % (1 / number("the rate", re.sub("(?i)hz$", "", opt.rate), 0.001, 1000))
+            conf += "PROBING_SAMPLE_RATE=%.9g\n" % (1 / hertz(opt.rate))
         if opt.no_native:
             conf += "PROBING_NATIVE=0\n"
         flags = (library.FORCE if opt.force else 0) | (library.DRY_RUN if opt.dry_run else 0)

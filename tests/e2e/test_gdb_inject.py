@@ -313,6 +313,10 @@ def test_refusals(build, run, python, target, spawn, tmp_path):
     refused(probing(2 ** 22 - 1), "there is no process")
     refused(run(gdb_command(build, None, "probing inject"), check=None), "no process: start with gdb -p PID")
     refused(run(gdb_command(build, os.getpid(), "probing inject --frobnicate"), check=None), "unknown argument '--frobnicate'")
+    for rate in ("0", "1001", "10us", "nan", "1e2", "10 ms"):
+        refused(run(gdb_command(build, os.getpid(), "probing inject -r '%s'" % rate), check=None), "the rate must be 0.001 to 1000 samples a second")
+    refused(run(gdb_command(build, None, "probing help nosuch"), check=None), "no such command: probing nosuch")
+    assert "Begin to record" in run(gdb_command(build, None, "probing help inject")).stdout
 
     zombie = spawn([python.path, "-c", "import os, time\nchild = os.fork()\nif child == 0: os._exit(0)\n"
                     "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\nprint('up', flush=True)\ntime.sleep(600)"], ready="up")

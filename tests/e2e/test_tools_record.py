@@ -134,6 +134,13 @@ def test_wrong_environment_is_said(build, run, convert, sql, monkeypatch, tmp_pa
     assert "%s=%s: it must be " % (name, value) in done.stderr and done.stdout == "ran\n" and "1 process," in done.stderr
 
 
+def test_a_second_trace_of_the_longest_name(build, run, tmp_path):
+    """FILE.old and FILE-2 would be too long then, and that is what is said."""
+    for says in ("1 process, ", "File name too long (choose another file with -o); the program runs unrecorded"):
+        done = run([build.tool("probing-record"), "-o", "x" * 251 + ".zst", PY, "-c", "print('ran')"], cwd=str(tmp_path))
+        assert says in done.stderr and done.stdout == "ran\n"
+
+
 @pytest.mark.parametrize("how", ["probing-record", "PROBING=1"])
 @pytest.mark.parametrize("name, meant", [("PROBING_SAMPLERATE", "PROBING_SAMPLE_RATE"), ("PROBING_TRIGERS", "PROBING_TRIGGERS"), ("PROBING_TACE", "PROBING_TRACE"),
                                          ("probing_metrics", "PROBING_METRICS"), ("PROBING_PORT", None)])
