@@ -283,7 +283,7 @@ static int load_records(struct load_now *now) {
         if (l->shared.types && rec && rec->kind == TRACE_KIND_DATA &&
             !((l->shared.types | READER_ALWAYS) >> rec->id & 1))
             continue;
-        if (l->shared.types & VTAB_PLACES &&
+        if (l->shared.types & VTAB_PLACES && !(rec && rec->id == TRACE_fact) &&
             (!rec || rec->id != TRACE_process_group || (l->meta->job && *l->meta->job)))
             continue;
         if (rec && (!(there >> rec->id & 1) ||
@@ -293,9 +293,13 @@ static int load_records(struct load_now *now) {
         char *table = sqlite3_mprintf("CREATE VIRTUAL TABLE IF NOT EXISTS " RECORD
                                       "_%s USING probing_trace('', '%q')",
                                       inserts[i].record, inserts[i].record);
-        char *sql = from ? sqlite3_mprintf("%.*s_%s%s", (int)(from - insert + sizeof RECORD - 1),
-                                           insert, inserts[i].record, from + sizeof RECORD - 1)
-                         : sqlite3_mprintf("%s", insert);
+        const char *only = l->shared.types & VTAB_PLACES && rec && rec->id == TRACE_fact
+                               ? " WHERE kind = 'env' AND key GLOB '*_RESTART_COUNT'"
+                               : "";
+        char *sql = from
+                        ? sqlite3_mprintf("%.*s_%s%s%s", (int)(from - insert + sizeof RECORD - 1),
+                                          insert, inserts[i].record, from + sizeof RECORD - 1, only)
+                        : sqlite3_mprintf("%s", insert);
         rc = table && sql ? sqlite3_exec(l->db, table, NULL, NULL, NULL) : SQLITE_NOMEM;
         if (rc == SQLITE_OK)
             rc = count_before(l, insert);

@@ -85,6 +85,24 @@ static int take_config(struct meta *m, const struct trace_value *v) {
     return 0;
 }
 
+/* Takes from the environment how often a launcher had started the process again. */
+static void take_fact(struct meta *m, const struct trace_value *v) {
+    static const char *const keys[META_RESTARTS] = {"TORCHELASTIC_RESTART_COUNT",
+                                                    "SLURM_RESTART_COUNT"};
+    const struct trace_value *kind = &v[TRACE_fact_kind], *key = &v[TRACE_fact_key];
+    char text[24] = "";
+
+    for (int i = 0; i < META_RESTARTS && kind->n == 3 && memcmp(kind->p, "env", 3) == 0; i++) {
+        if (key->n != strlen(keys[i]) || memcmp(key->p, keys[i], key->n) != 0)
+            continue;
+        memcpy(text, v[TRACE_fact_value].p,
+               v[TRACE_fact_value].n < sizeof text ? v[TRACE_fact_value].n : sizeof text - 1);
+        long n = strtol(text, NULL, 10);
+        if (n > 0 && (uint64_t)n > m->restarts[i])
+            m->restarts[i] = n < 1000000 ? (uint64_t)n : 1000000;
+    }
+}
+
 static int take_thread(struct meta *m, struct epochs *es, uint32_t epoch,
                        const struct trace_value *v) {
     uint64_t comm = v[TRACE_thread_name].u, python = v[TRACE_thread_python_name].u;
@@ -146,6 +164,9 @@ static int take_block(struct meta *m, struct epochs *es, const struct reader_dat
         case TRACE_config:
             err = take_config(m, v);
             break;
+        case TRACE_fact:
+            take_fact(m, v);
+            break;
         case TRACE_thread:
             err = take_thread(m, es, data->h.epoch, v);
             break;
@@ -165,8 +186,8 @@ static int take_block(struct meta *m, struct epochs *es, const struct reader_dat
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
     /* Code names belong to stacks, and occur throughout a recording; reading them requires reading its dictionary to the end. */
-    const uint64_t want = BIT(process) | BIT(clock) | BIT(config) | BIT(thread) | BIT(end) |
-                          (epochs_have_stacks(es) ? BIT(code_name) : 0);
+    const uint64_t want = BIT(process) | BIT(clock) | BIT(config) | BIT(fact) | BIT(thread) |
+                          BIT(end) | (epochs_have_stacks(es) ? BIT(code_name) : 0);
     struct reader_data data = {0};
     int err = 0;
 
@@ -201,6 +222,10 @@ void meta_recording_of(char buf[META_RECORDING], const char *boot_id, uint64_t p
 void meta_recording(const struct meta *m, char buf[META_RECORDING]) {
     meta_recording_of(buf, m->boot_id ? m->boot_id : "", m->pid, m->process_start, m->process_ts,
                       m->mark);
+}
+
+int64_t meta_told(const struct meta *m) {
+    return m->rank >= 0 ? (int64_t)(m->restarts[0] + m->restarts[1]) : 0;
 }
 
 const char *meta_boot(const struct meta *m, char buf[META_RECORDING]) {

@@ -17,6 +17,7 @@
 #include "threads.h"
 
 #define META_RECORDING 160 /* bytes of the text that identifies a recording */
+#define META_RESTARTS  2
 
 /* From `since` on (monotonic ns) a tick of the sampler stands for `ns`; 0: sampler off. */
 struct meta_period {
@@ -30,6 +31,7 @@ struct meta {
     uint64_t mark;       /* reader_mark(), if there is no process record */
     uint64_t process_start, pid, ppid, uid, eval_start, eval_end, cold_start, cold_end, python;
     int64_t rank, local_rank, world_size;
+    uint64_t restarts[META_RESTARTS]; /* as torch's launcher says, and Slurm */
     char *host, *boot_id, *exe, *command, *cwd, *agent, *how, *role, *master, *run, *job;
 
     char *end_reason;                      /* NULL: no end record */
@@ -44,6 +46,8 @@ struct meta {
 
 int meta_load(struct meta *m, struct reader *r, struct epochs *es);
 void meta_free(struct meta *m);
+/* Returns the number of earlier starts of the process that its environment tells of, as schema/90_after_load.sql counts them. */
+int64_t meta_told(const struct meta *m);
 /* Writes the text that identifies the recording, whatever its file is called. */
 void meta_recording(const struct meta *m, char buf[META_RECORDING]);
 /* Makes the text of meta_recording() from the first process record. process_ts is the record's own time; 0: the trace has no process record, and `mark`, from reader_mark(), identifies it. */

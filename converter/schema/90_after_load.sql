@@ -44,14 +44,24 @@ DROP TABLE place;
 --@ sums
 -- Skipped when no process has a rank.
 -- When a launcher starts ranks again, their collectives are counted from the beginning again. Processes with the same rank that run at the same time (data
--- loaders, programs that it starts) belong to one attempt, and so do the segments of one process.
+-- loaders, programs that it starts) belong to one attempt, and so do the segments of one process. Where earlier traces of a rank are missing, it had at least as
+-- many attempts before as its environment says (told), and as there were moments in which all processes of the run that began before had ended (all_new).
 UPDATE trace_file SET attempt = 0 WHERE attempt;
-UPDATE trace_file AS f SET attempt = a.nth FROM (
-  SELECT run, rank, pid, boot_id, process_ts, sum(again) OVER (PARTITION BY run, rank ORDER BY began, pid) AS nth FROM (
-    SELECT *, began > max(ended) OVER (PARTITION BY run, rank ORDER BY began, pid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS again
-    FROM (SELECT run, rank, pid, boot_id, process_ts, min(start_ts) AS began, max(end_ts) AS ended FROM trace_file
-      WHERE run IS NOT NULL AND rank IS NOT NULL GROUP BY 1, 2, 3, 4, 5))) a
-WHERE a.nth > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a.pid AND f.boot_id IS a.boot_id AND f.process_ts IS a.process_ts;
+UPDATE trace_file AS f SET attempt = a.nth + a.missing FROM (
+  SELECT *, max(0, max(max(told, all_new) - nth) OVER (PARTITION BY run, rank ORDER BY began, pid)) AS missing FROM (
+    SELECT *, coalesce(sum(again) OVER (PARTITION BY run, rank ORDER BY began, pid), 0) AS nth,
+      iif(one_clock, coalesce(sum(new) OVER (PARTITION BY run ORDER BY created, pid), 0), 0) AS all_new FROM (
+      SELECT *, began > max(ended) OVER (PARTITION BY run, rank ORDER BY began, pid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS again,
+        created > max(ended) OVER (PARTITION BY run ORDER BY created, pid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS new,
+        min(clock_group) OVER (PARTITION BY run) = max(clock_group) OVER (PARTITION BY run) AS one_clock
+      FROM (SELECT run, rank, pid, boot_id, process_ts, min(start_ts) AS began, min(coalesce(process_ts, start_ts)) AS created, max(end_ts) AS ended,
+          min(clock_group) AS clock_group, coalesce(max(told), 0) AS told
+        FROM trace_file LEFT JOIN (SELECT id AS trace, sum(times) AS told FROM (
+          SELECT t.id, max(max(0, min(CAST(e.value AS INTEGER), 1000000))) AS times FROM trace_file t CROSS JOIN fact e ON e.id BETWEEN t.first_id AND t.last_id
+          WHERE t.rank IS NOT NULL AND e.kind = 'env' AND e.key IN ('TORCHELASTIC_RESTART_COUNT', 'SLURM_RESTART_COUNT') GROUP BY t.id, e.key)
+          GROUP BY id) ON trace = id
+        WHERE run IS NOT NULL AND rank IS NOT NULL GROUP BY 1, 2, 3, 4, 5)))) a
+WHERE a.nth + a.missing > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a.pid AND f.boot_id IS a.boot_id AND f.process_ts IS a.process_ts;
 
 --@ places
 -- Skipped unless another database says which run a trace belongs to that is converted without the others (place_rows.h).

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sqlite3
+import sys
 
 import pytest
 
@@ -240,6 +241,42 @@ def test_attempts_of_a_job_are_counted_apart(merged, sql):
     # Failures of the first attempt are in the past.
     assert sql(db, "SELECT count(*) FROM hangs") == [(0,)]
     assert sql(db, "SELECT rank, kind FROM failures WHERE nth = 1") == [(2, "killed")]
+
+
+def test_attempts_of_ranks_whose_first_trace_is_missing(fleet, build, run, sql, tmp_path):
+    """A rank whose first start left no trace (or whose node's disk was lost) does not give its second start to the others' first: when it began, all processes
+    of the first start had ended. The same in one conversion, when traces are added, and for who reads the traces themselves."""
+    out, _ = fleet("job", "--ranks", 4, "--nodes", 2, "--minutes", 0.1, "--runs", 3, "--restarts", "--hz", 1)
+    convert = build.tool("probing-convert")
+
+    def first(rank):
+        return min(out.glob("node*/*-r%d-*.zst" % rank), key=lambda path: int(path.stem.split("-")[-1]))
+
+    first(0).unlink()
+    started = []
+    for name, parts in (("all", [out]), ("added", [out / "node001", out])):
+        db = tmp_path / (name + ".db")
+        for part in parts:
+            run([convert, "-q", "--append", part, db], check=None)
+        started.append(sql(db, "SELECT rank, group_concat(attempt, ' ') FROM (SELECT rank, attempt FROM trace ORDER BY rank, start) GROUP BY rank"))
+        assert sql(db, "SELECT attempt, min(arrived), max(arrived), min(complete) FROM collectives GROUP BY 1") == [(0, 3, 3, 3), (1, 4, 4, 4), (2, 4, 4, 4)]
+    assert started == [[(0, "1 2"), (1, "0 1 2"), (2, "0 1 2"), (3, "0 1 2")]] * 2
+    code = ("import json, sys; sys.path.insert(0, sys.argv[1]); import probing; t = probing.open(*sys.argv[2:])\n"
+            "print(json.dumps(sorted(r for r in t.table('traces').select('rank', 'attempt').rows())))")
+    said = run([sys.executable, "-c", code, build.share / "python", out / "node000", out / "node001"]).stdout
+    assert json.loads(said) == [[0, 1], [0, 2], [1, 0], [1, 1], [1, 2], [2, 0], [2, 1], [2, 2], [3, 0], [3, 1], [3, 2]]
+
+
+@pytest.mark.parametrize("told, attempt", [({"TORCHELASTIC_RESTART_COUNT": "2"}, 2), ({"SLURM_RESTART_COUNT": "1", "TORCHELASTIC_RESTART_COUNT": "2"}, 3),
+                                           ({"SLURM_RESTART_COUNT": "-3", "TORCHELASTIC_RESTART_COUNT": "9" * 30}, 1000000)])
+def test_the_launcher_says_which_attempt_it_is(build, record, convert, sql, run, told, attempt):
+    """A third start alone is not taken for the first one."""
+    done = record("import time\ntime.sleep(0.2)\n", env=dict(os.environ, RANK="0", WORLD_SIZE="2", TORCHELASTIC_RUN_ID="x", **told))
+    again = record("import time\ntime.sleep(0.2)\n", env=dict(os.environ, RANK="0", WORLD_SIZE="2", TORCHELASTIC_RUN_ID="x"))
+    assert sql(convert(done.trace), "SELECT attempt FROM trace") == [(attempt,)]
+    assert sql(convert(again.trace, done.trace), "SELECT attempt FROM trace ORDER BY start") == [(attempt,), (attempt + 1,)]
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import probing; print(list(probing.open(sys.argv[2]).table('traces').select('attempt').rows()))"
+    assert str(attempt) in run([sys.executable, "-c", code, build.share / "python", done.trace]).stdout
 
 
 def test_runs_are_counted_apart(merged, sql):
