@@ -2,6 +2,7 @@
 """probing.open() of traces on web servers and object stores: read by ranges, and no more of them than the question needs, as the server
 counts."""
 import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -22,6 +23,11 @@ class Ranges(http.server.BaseHTTPRequestHandler):
         self.do_GET(body=False)
 
     def do_GET(self, body=True):
+        if self.server.answers and next(self.server.answers, None):
+            self.send_response(self.server.answer, "so it says")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         path = self.server.folder / self.path.lstrip("/")
         if not path.is_file():
             self.send_error(404)
@@ -51,6 +57,7 @@ class Ranges(http.server.BaseHTTPRequestHandler):
 def server(tmp_path):
     it = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ranges)
     it.folder, it.sent, it.ranges, it.fail_from = tmp_path / "served", 0, True, None
+    it.answers, it.answer = None, 0  # which requests are answered with this code
     it.counting = threading.Lock()
     it.folder.mkdir()
     thread = threading.Thread(target=it.serve_forever, daemon=True)
@@ -162,6 +169,23 @@ except (probing.TraceError, FileNotFoundError) as error:
     said = subprocess.run(["/usr/bin/python3", "-S", "-c", code % (server.url + "x.zst")], stdout=subprocess.PIPE, universal_newlines=True,
                           env=dict(os.environ, PYTHONPATH=str(bare))).stdout
     assert said.startswith("TraceError") and "pip install 'probing[remote]'" in said
+
+
+@pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
+def test_what_a_server_answers_is_said(engine, server, code):  # noqa: F811
+    """fsspec calls every refusal to tell the size of a file "not found". A user who may not read it, or must come back later, is told so; and who only has to
+    wait for a moment gets the rows."""
+    (server.folder / "a.zst").write_bytes((pathlib.Path(__file__).parents[1] / "golden" / "basic.zst").read_bytes())
+    ask = ("import probing\ntry:\n    print(len(list(probing.open(%r).samples.rows())))\n"
+           "except (probing.TraceError, OSError) as error:\n    print(type(error).__name__, error)\n" % (server.url + "a.zst"))
+    server.answer, server.answers = code, itertools.repeat(True)
+    assert re.match("TraceError http://.*a.zst: the server answers %d so it says\n$" % code, engine(ask, "fsspec", "aiohttp"))
+    server.answers = itertools.chain([False, False], itertools.repeat(True))  # it told the size, by HEAD or GET
+    said = engine(ask, "fsspec", "aiohttp")
+    assert "the server answers %d so it says" % code in said or "44" in said, said
+    server.answers = iter([True, True])  # the first try: HEAD, GET
+    said = engine(ask, "fsspec", "aiohttp")
+    assert said == "44\n" if code in (429, 500, 503) else "the server answers %d" % code in said, said
 
 
 @pytest.mark.slow

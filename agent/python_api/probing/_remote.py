@@ -13,6 +13,7 @@ import errno
 import os
 import struct
 import threading
+import time
 import weakref
 
 from probing import TraceError, _arrow
@@ -24,6 +25,7 @@ TAIL = 64 << 10
 AHEAD = 16 << 10
 MOST_AHEAD = 1 << 20  # bytes, of who reads block after block
 TRIES = 3
+PAUSE = 0.3  # seconds before the second try; thrice that before the third: servers that have too much to do (429, 503) ask for a pause
 
 _files = weakref.WeakValueDictionary()  # by URL: what C calls them by
 _callbacks = []
@@ -63,23 +65,59 @@ def find(url, options):
     return [File(fs, name, fs.unstrip_protocol(name)) for name in sorted(names)]
 
 
+def said(error):
+    """Returns what a server answered, if that is in the exception or in one that led to it: fsspec calls each answer to a question about a file's size
+    but a good one "not found". Else the exception's own words."""
+    at = error
+    for _ in range(10):
+        code = getattr(at, "status", None)
+        if isinstance(code, int) and code not in (404, 410):
+            return "the server answers %d %s" % (code, getattr(at, "message", "") or "")
+        at = getattr(at, "__cause__", None) or getattr(at, "__context__", None)
+    return None if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
+
+
+def number(error):
+    """Returns what comes nearest to it of the errors that C knows, for the sentence about a read that failed."""
+    words = said(error) or ""
+    if isinstance(error, FileNotFoundError) and not words:
+        return errno.ENOENT
+    if isinstance(error, PermissionError) or words.startswith(("the server answers 401", "the server answers 403")):
+        return errno.EACCES
+    if "Timeout" in type(error).__name__:
+        return errno.ETIMEDOUT
+    return errno.EREMOTEIO if words.startswith("the server answers") else errno.EIO
+
+
+def tried(ask):
+    """Returns ask(), which is called again after a pause if it fails; not if there is no such file, or none for this user."""
+    for left in reversed(range(TRIES)):
+        try:
+            return ask()
+        except Exception as error:
+            why = said(error)
+            if not left or why is None or isinstance(error, PermissionError) or why.startswith("the server answers 4") and " 429 " not in why:
+                raise
+        time.sleep(PAUSE * 3 ** (TRIES - 1 - left))
+
+
 class File(object):
     """A remote file. fetched: number of bytes that were fetched; requests: number of requests that were made."""
 
     def __init__(self, fs, path, url):
         self.fs, self.path, self.url = fs, path, url
-        self.fetched, self.requests, self.why = 0, 0, None
+        self.fetched, self.requests = 0, 0
         self.lock = threading.Lock()
         self.pieces = []  # [(offset, bytes)], ascending: the hints, the end
         self.ends = {}  # {where a block begins: where it ends}, by the table
         self.end, self.run = -1, 0  # of the blocks that were fetched last, and how many bytes they are in a row
         self.last = collections.deque(maxlen=16)  # likewise, what was read last for little pieces
         try:
-            self.size = fs.info(path).get("size")
-        except FileNotFoundError:
-            raise FileNotFoundError(errno.ENOENT, "no such file", url) from None
+            self.size = tried(lambda: fs.info(path)).get("size")
         except Exception as error:
-            raise TraceError("%s: %s" % (url, error)) from None
+            if said(error) is None:
+                raise FileNotFoundError(errno.ENOENT, "no such file", url) from None
+            raise TraceError("%s: %s" % (url, said(error))) from None
         if self.size is None:
             raise TraceError("%s: the server does not say how large it is" % url)
         self.index()
@@ -88,14 +126,7 @@ class File(object):
 
     def ranges(self, wanted):
         """Returns [bytes] of the ranges [(start, end)], which are requested together."""
-        for left in reversed(range(TRIES)):
-            try:
-                got = self.fs.cat_ranges([self.path] * len(wanted), [s for s, _ in wanted], [e for _, e in wanted], on_error="raise")
-                break
-            except Exception as error:
-                self.why = str(error) or type(error).__name__
-                if not left:
-                    raise
+        got = tried(lambda: self.fs.cat_ranges([self.path] * len(wanted), [s for s, _ in wanted], [e for _, e in wanted], on_error="raise"))
         self.requests += len(wanted)
         self.fetched += sum(map(len, got))
         if any(len(g) != e - s for g, (s, e) in zip(got, wanted)):
@@ -119,7 +150,7 @@ class File(object):
             pieces = [(s, e) for s, e in pieces if s < start]
             self.pieces = sorted(zip([s for s, _ in pieces], self.ranges(pieces) if pieces else [])) + [(start, tail)]
         except Exception as error:
-            raise TraceError("%s: %s" % (self.url, error)) from None
+            raise TraceError("%s: %s" % (self.url, said(error) or "no such file")) from None
 
     def table(self, tail, start):
         """Returns the offsets of hint frames, or None if there is no table that can be trusted."""
@@ -184,8 +215,8 @@ def _read(url, offset, to, n):
         data = _files[os.fsdecode(url)].read(offset, n)
         ctypes.memmove(to, data, len(data))
         return len(data)
-    except Exception:  # nothing may leave a callback
-        return -errno.EIO
+    except Exception as error:  # nothing may leave a callback
+        return -number(error)
     except BaseException as error:  # Ctrl-C, while the server is waited for
         _arrow.raised.append(error)
         return -errno.EINTR
