@@ -9,6 +9,7 @@
 #include "arrow_read.h"
 #include "arrow_stop.h"
 #include "convert.h"
+#include "output.h"
 #include "place_rows.h"
 #include "source.h"
 #include "store.h"
@@ -29,7 +30,7 @@ static int make_empty(const char *out, const struct inputs *in, char *error, siz
 
 static int index_places(const char *out) {
     sqlite3 *db = NULL;
-    int rc = sqlite3_open_v2(out, &db, SQLITE_OPEN_READWRITE, NULL);
+    int rc = output_open(out, &db, SQLITE_OPEN_READWRITE);
 
     if (rc == SQLITE_OK)
         rc = place_rows_index(db);

@@ -11,6 +11,7 @@
 #include "arrow_notes.h"
 #include "arrow_stop.h"
 #include "clock_rows.h"
+#include "output.h"
 #include "place_rows.h"
 #include "source.h"
 #include "text.h"
@@ -270,7 +271,7 @@ static int find_place(struct arrow_trace *t) {
         t->clocks ? place_rows_find(t->clocks, &t->meta, &t->run, &t->attempt) : SQLITE_NOTFOUND;
 
     if (rc == SQLITE_NOTFOUND) {
-        t->attempt = 0;
+        t->attempt = meta_told(&t->meta);
         t->run = strdup(run ? run : "");
     }
     return t->run ? 0 : -ENOMEM;
@@ -284,7 +285,7 @@ int arrow_trace_next(struct arrow_trace *t, const struct probing_request *rq,
         return rc;
     t->started = 1;
     if (rq->clocks && !t->clocks &&
-        sqlite3_open_v2(rq->clocks, &t->clocks, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
+        output_open(rq->clocks, &t->clocks, SQLITE_OPEN_READONLY) != SQLITE_OK)
         return arrow_fail(notes, -EINVAL, "cannot open %s: %s", rq->clocks,
                           sqlite3_errmsg(t->clocks));
     while ((rc = advance(t, notes)) > 0) {

@@ -283,11 +283,8 @@ static int add_words(sqlite3 *db, const char *sql) {
 static int open_database(struct sql *s, const char *path, const char *sql) {
     const int how = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI;
     struct arrow_notes *notes = s->base.notes;
-    char *file = sqlite3_mprintf("%s%s", strncmp(path, "file:", 5) == 0 ? "./" : "", path);
-    int rc = file ? sqlite3_open_v2(file, &s->db, how, NULL) : SQLITE_NOMEM;
 
-    sqlite3_free(file);
-    if (rc != SQLITE_OK ||
+    if (output_open(path, &s->db, how) != SQLITE_OK ||
         sqlite3_exec(s->db, "SELECT 1 FROM sqlite_master", NULL, NULL, NULL) != SQLITE_OK)
         return arrow_fail(notes, -EINVAL, "cannot open %s: %s", path,
                           s->db ? sqlite3_errmsg(s->db) : "no memory");

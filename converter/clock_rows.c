@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "bind.h"
+#include "output.h"
 #include "retime.h"
 
 static int put_knots(sqlite3 *db, const struct align_boot *b, sqlite3_int64 id,
@@ -205,7 +206,7 @@ int clock_rows_take(sqlite3 *db, const char *from, const struct align *a) {
          "INSERT OR IGNORE INTO clock_knot VALUES(?,?,?)"},
     };
     sqlite3 *other = NULL;
-    int rc = sqlite3_open_v2(from, &other, SQLITE_OPEN_READONLY, NULL);
+    int rc = output_open(from, &other, SQLITE_OPEN_READONLY);
 
     for (size_t k = 0; rc == SQLITE_OK && k < 2; k++) {
         sqlite3_stmt *st = NULL, *to = NULL;

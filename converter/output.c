@@ -149,3 +149,11 @@ mode_t output_mode(const struct inputs *in) {
     umask(mask);
     return output_most(in) & ~mask;
 }
+
+int output_open(const char *path, sqlite3 **db, int flags) {
+    char *plain = sqlite3_mprintf("%s%s", strncmp(path, "file:", 5) == 0 ? "./" : "", path);
+    int rc = plain ? sqlite3_open_v2(plain, db, flags, NULL) : SQLITE_NOMEM;
+
+    sqlite3_free(plain);
+    return rc;
+}

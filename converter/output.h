@@ -12,6 +12,7 @@
 #ifndef PROBING_CONVERTER_OUTPUT_H
 #define PROBING_CONVERTER_OUTPUT_H
 
+#include <sqlite3.h>
 #include <sys/types.h>
 
 #include "inputs.h"
@@ -44,5 +45,7 @@ int output_check(const char *path, enum output_kind kind, const struct inputs *i
 mode_t output_most(const struct inputs *inputs);
 /* Returns the permissions for a new output: these, without those that the umask takes away. */
 mode_t output_mode(const struct inputs *inputs);
+/* sqlite3_open_v2() of a file by its name, also one that looks like a URI ("file:x?mode=ro"), which SQLite may be built to take for one. */
+int output_open(const char *path, sqlite3 **db, int flags);
 
 #endif

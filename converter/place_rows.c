@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "output.h"
+
 #define FIND "SELECT run, attempt FROM trace_file WHERE recording = ?1 AND run IS NOT NULL LIMIT 1"
 
 /* Returns NULL when the database has no such columns. */
@@ -35,7 +37,7 @@ static int take_all(sqlite3_stmt *from, sqlite3_stmt *to, const struct align *a,
 int place_rows_take(sqlite3 *db, const char *from, const struct align *a, size_t ntraces) {
     sqlite3 *other = NULL;
     sqlite3_stmt *st = NULL, *to = NULL;
-    int rc = sqlite3_open_v2(from, &other, SQLITE_OPEN_READONLY, NULL);
+    int rc = output_open(from, &other, SQLITE_OPEN_READONLY);
 
     if (rc == SQLITE_OK && (st = ask(other)) != NULL) {
         rc = sqlite3_exec(

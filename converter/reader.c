@@ -112,6 +112,11 @@ void reader_totals(const struct reader *r, struct reader_totals *out) {
     }
 }
 
+/* Returns what the system said of a read that failed, or -EIO if reader_strerror() takes that for something else. */
+static int read_error(int err) {
+    return err == -EINTR || reader_strerror(err) == strerror(-err) ? err : -EIO;
+}
+
 /* Decides why no block was found: a newer version, another zstd file, or something else. */
 static int why_nothing(struct reader *r) {
     static const uint8_t ours[12] = {0x5d, 0x2a, 0x4d, 0x18, 60, 0, 0, 0, 'P', 'R', 'B', 'h'};
@@ -120,8 +125,8 @@ static int why_nothing(struct reader *r) {
 
     if (r->newer)
         return -EPROTONOSUPPORT;
-    if (!p)
-        return -EIO;
+    if (r->src.error || !p)
+        return r->src.error ? read_error(r->src.error) : -EIO;
     if (memcmp(p, ours, n) == 0 && (r->tail || r->src.size < TRACE_HINT_SIZE))
         return -ENOMSG;
     if (n >= 4 && (memcmp(p, "\x28\xb5\x2f\xfd", 4) == 0 ||

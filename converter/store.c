@@ -242,7 +242,7 @@ static int open_new(struct store *s, const char *out) {
     if (out)
         fchmod(s->fd, output_mode(s->inputs));
     spill_beside(s->path);
-    int rc = sqlite3_open_v2(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    int rc = output_open(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX);
     err = store_failed(s, rc, "opening it");
     if (!err && !out)
         err = unname(s);
@@ -254,7 +254,7 @@ static int open_new(struct store *s, const char *out) {
 }
 
 static int begin_adding(struct store *s) {
-    int rc = sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    int rc = output_open(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX);
 
     if (rc == SQLITE_OK && s->cache) {
         sqlite3_busy_timeout(s->db, CACHE_WAIT_MS);

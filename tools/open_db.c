@@ -79,7 +79,10 @@ static void say_version(sqlite3 *db, const char *name) {
 /* Attaches the file a second time as `python`, for the names of Probing's Python side: python.memory is memory. If the file was moved meanwhile, these
  * names are just missing. */
 static void attach_python(sqlite3 *db, const char *path, int flags) {
-    char *attach = flags & DB_NO_PYTHON ? NULL : sqlite3_mprintf("ATTACH %Q AS python", path);
+    char *attach = flags & DB_NO_PYTHON
+                       ? NULL
+                       : sqlite3_mprintf("ATTACH '%q%q' AS python",
+                                         strncmp(path, "file:", 5) == 0 ? "./" : "", path);
 
     if (attach)
         sqlite3_exec(db, attach, NULL, NULL, NULL);
@@ -88,11 +91,8 @@ static void attach_python(sqlite3 *db, const char *path, int flags) {
 
 static int open_file(sqlite3 **out, const char *path, const char *name, int flags) {
     sqlite3 *db = NULL;
-    /* SQLITE_OPEN_URI is for the schemas in memory that are attached later. A file name that looks like a URI gets "./" in front. */
-    char *plain = sqlite3_mprintf("%s%s", strncmp(path, "file:", 5) == 0 ? "./" : "", path);
-    int rc = plain ? sqlite3_open_v2(plain, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL)
-                   : SQLITE_NOMEM;
-    sqlite3_free(plain);
+    /* SQLITE_OPEN_URI is for the schemas in memory that are attached later. */
+    int rc = output_open(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
 
     if (rc == SQLITE_OK)
         sqlite3_busy_timeout(db, BUSY_MS); /* another process may be adding to the file */

@@ -614,3 +614,29 @@ def test_files_that_cannot_be_read_take_no_others_with_them(build, run, sql, tmp
         found = sql(tmp_path / "out.db", "SELECT file, records FROM trace ORDER BY 1"), sql(tmp_path / "out.db", "SELECT count(*), sum(count) FROM sample")
         wanted = wanted or found
         assert len(found[0]) == 2 and found == wanted
+
+
+def test_a_read_that_fails_is_said_in_the_system_s_words(tool, tmp_path):
+    """Here a file of sysfs, whose size is a page and which cannot be read; it stands for a stale NFS handle or a damaged file system."""
+    path = "/sys/class/net/lo/speed"
+    try:
+        with open(path, "rb") as f:
+            f.read()
+        pytest.skip("%s can be read" % path)
+    except OSError as error:
+        why = error.strerror
+    assert "%s: %s" % (path, why) in tool(path, tmp_path / "out.db", check=3).stderr
+
+
+def test_names_that_look_like_uris(build, run, sql, tmp_path, monkeypatch):
+    """A file's name is a name: SQLite may be built to take one that begins with file: for more."""
+    monkeypatch.chdir(tmp_path)
+    name = "file:x?mode=ro#y.db"
+    run([build.tool("probing-convert"), "-q", GOLDEN / "basic.zst", name])
+    run([build.tool("probing-convert"), "-q", "--append", GOLDEN / "basic.zst", name])
+    assert sorted(os.listdir(".")) == [name, "run"]
+    for table in ("samples", "python.samples"):
+        assert "44" in run([build.tool("probing"), "query", name, "SELECT count(*) FROM " + table]).stdout
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import probing; print(list(probing.open(sys.argv[2]).sql('SELECT count(*) FROM samples').rows()))"
+    assert "44" in run(["/usr/bin/python3", "-c", code, build.share / "python", name]).stdout
+    run([build.tool("probing-convert"), "-q", "--clocks", name, GOLDEN / "basic.zst", "second.db"])
