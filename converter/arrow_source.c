@@ -146,7 +146,7 @@ static void forget_twice(struct arrow_trace *t) {
 
 /* Notes the damage that reading the trace has shown; blocks that nobody asked for are not read for this. */
 static void note_damage(struct arrow_trace *t, struct arrow_notes *notes) {
-    uint64_t bad = 0, records = 0, newer = 0;
+    uint64_t bad = 0, records = 0, newer = 0, tail, missing = reader_gaps(t->reader, &tail);
 
     for (size_t i = 0; i < reader_blocks(t->reader); i++) {
         const struct reader_block *b = reader_block(t->reader, i);
@@ -160,6 +160,13 @@ static void note_damage(struct arrow_trace *t, struct arrow_notes *notes) {
     if (newer)
         arrow_note(notes, -EPROTONOSUPPORT, t->path, "%llu block%s of a newer version left out",
                    (unsigned long long)newer, newer == 1 ? "" : "s");
+    if (missing)
+        arrow_note(notes, -EBADMSG, t->path, "damaged: %llu block%s missing",
+                   (unsigned long long)missing, missing == 1 ? " is" : "s are");
+    if (tail)
+        arrow_note(notes, -EBADMSG, t->path,
+                   "cut off in its last block (%llu bytes), unless it is being written",
+                   (unsigned long long)tail);
 }
 
 static int wanted_rank(const struct probing_request *rq, int64_t rank) {

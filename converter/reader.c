@@ -66,6 +66,14 @@ void reader_damaged(struct reader *r, size_t i) {
     r->blocks[i].state = READER_BAD;
 }
 
+uint64_t reader_gaps(const struct reader *r, uint64_t *tail) {
+    *tail = r->tail;
+    if (!r->nblocks)
+        return 0;
+    uint32_t last = r->left_out ? r->last_seq : r->blocks[r->nblocks - 1].seq;
+    return (uint64_t)last + 1 - r->nblocks - r->left_out;
+}
+
 int reader_loss(struct reader *r, struct reader_loss *out) {
     uint64_t covered = r->skipped, have = r->end - r->begin;
     int err = reader_check(r);
@@ -83,14 +91,10 @@ int reader_loss(struct reader *r, struct reader_loss *out) {
             out->excess_blocks += b->state == READER_EXCESS;
         }
     }
-    if (r->nblocks) {
-        uint32_t last = r->left_out ? r->last_seq : r->blocks[r->nblocks - 1].seq;
-        out->missing_blocks = (uint64_t)last + 1 - r->nblocks - r->left_out;
-    }
+    out->missing_blocks = reader_gaps(r, &out->tail_bytes);
     covered += r->left_bytes;
     out->wrong_hints = r->wrong_hints;
     out->repeated_blocks = r->repeated;
-    out->tail_bytes = r->tail;
     covered += r->tail + r->repeated_bytes;
     out->damaged_bytes = have > covered ? have - covered : 0;
     out->seek_table = r->seek_table;

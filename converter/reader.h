@@ -135,6 +135,8 @@ size_t reader_blocks(const struct reader *r);
 const struct reader_block *reader_block(const struct reader *r, size_t i);
 /* Returns the -errno of a read that failed (whatever it would have given counts as damaged), 0 when none did. */
 int reader_error(const struct reader *r);
+/* Returns the number of blocks that are missing by their numbers; *tail: bytes of a last block that is cut off. Reads nothing. */
+uint64_t reader_gaps(const struct reader *r, uint64_t *tail);
 uint64_t reader_size(const struct reader *r);      /* bytes of the trace */
 uint64_t reader_file_size(const struct reader *r); /* bytes of the whole file */
 

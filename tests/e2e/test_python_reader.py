@@ -3,6 +3,7 @@
 import collections
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -183,6 +184,22 @@ for i in range(0, len(data), 47):
 out = [read, refused]
 """, GOLDEN / "basic.zst")
     assert out[0] > 25 and out[1] > 1, out
+
+
+def test_what_was_cut_off_or_cut_out_is_listed(ask, tmp_path):
+    data = (GOLDEN / "complete.zst").read_bytes()
+    begins = [m.start() for m in re.finditer(b"\x5d\x2a\x4d\x18\x3c\x00\x00\x00PRBh", data)]
+    assert len(begins) > 3
+    (tmp_path / "end.zst").write_bytes(data[:begins[-1] + 100])
+    (tmp_path / "middle.zst").write_bytes(data[:begins[-2]] + data[begins[-1]:])
+    out = ask("""
+for name in ("end.zst", "middle.zst", sys.argv[1]):
+    t = probing.open(name)
+    list(t.samples.rows())
+    out = (out or []) + [t.problems]
+""", GOLDEN / "complete.zst")
+    assert [len(problems) for problems in out] == [1, 1, 0], out
+    assert "end.zst: cut off in its last block (" in out[0][0] and "middle.zst: damaged: 1 block is missing" in out[1][0]
 
 
 PIPE = """
