@@ -221,9 +221,23 @@ static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_
     return 0;
 }
 
+/* Ends the trace where the block of another one begins. lost: where the bytes before that begin which are no block. There are some when the trace was cut
+ * off before it was joined to the other. Its last block then may be one that claims to reach into the other trace. */
+static void ends_before(struct reader *r, const struct reader_block *next, uint64_t lost) {
+    const struct reader_block *last = r->nblocks > 1 ? &r->blocks[r->nblocks - 1] : NULL;
+
+    r->end = next->pos;
+    if (last && last->state == READER_BAD && last->off + last->compressed > r->end) {
+        lost = last->pos;
+        r->nblocks--;
+    }
+    r->tail = r->end - lost;
+}
+
 int reader_index(struct reader *r) {
     struct reader_data d = {0};
-    uint64_t pos = r->begin;
+    /* upto: where the block begins that is the first after bytes that are none; lost: where these begin, if the block before them is good */
+    uint64_t pos = r->begin, lost = 0, upto = 0;
     int err = 0;
 
     r->end = r->src.size;
@@ -243,7 +257,7 @@ int reader_index(struct reader *r) {
         if (at == 0) {
             err = add(r, &b, &d);
             if (err > 0)
-                r->end = b.pos;
+                ends_before(r, &b, b.pos == upto ? lost : b.pos);
             pos = b.off + b.compressed;
             continue;
         }
@@ -269,7 +283,8 @@ int reader_index(struct reader *r) {
         err = resync(r, from, &d, &next);
         if (next >= r->src.size && cut)
             r->tail = r->src.size - pos;
-        pos = next;
+        lost = from == pos + 1 ? pos : next;
+        pos = upto = next;
     }
     r->src.walks = 0;
     reader_data_free(&d);

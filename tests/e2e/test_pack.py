@@ -306,12 +306,15 @@ def test_what_was_cut_off_is_so_when_packed(build, run, pack, sql, tmp_path):
     run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(job), "--ranks", "2", "--nodes", "1", "--minutes", "0.1",
          "--hz", "2", "--layers", "1", "--seed", "21", "--tear", "0"])
     pack(job, "-o", str(tmp_path / "packed") + "/", check=1)
+    pack(job, "-o", tmp_path / "one.zst", check=1)
+    cut, whole = (p.read_bytes() for p in sorted(job.glob("*/*.zst")))
+    (tmp_path / "joined.zst").write_bytes(cut + whole)
     found = []
-    for n, source in enumerate((job, tmp_path / "packed")):
+    for n, source in enumerate((job, tmp_path / "packed", tmp_path / "one.zst", tmp_path / "joined.zst")):
         run([convert, "-q", source, tmp_path / ("%d.db" % n)], check=False)
         found.append([sql(tmp_path / ("%d.db" % n), q) for q in ("SELECT reason, count FROM lost ORDER BY 1", "SELECT rank, cause, seq, state FROM hangs",
                                                                 "SELECT rank, complete, end_reason FROM trace ORDER BY 1")])
-    assert found[0] == found[1] and found[0][0][0][0] == "cut_off_bytes" and found[0][0][0][1] > 0
+    assert found[0] == found[1] == found[2] == found[3] and found[0][0][0][0] == "cut_off_bytes" and found[0][0][0][1] > 0
 
 
 def test_copies_count_once(recorded, pack, convert, sql, tmp_path):
