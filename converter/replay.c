@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay_group.h"
 #include "replay_job.h"
 
 /* A class of calls that do the same. Of the works before them: the largest, the largest of another rank and of another host, and the median. */
@@ -27,6 +28,8 @@ struct replay {
     struct stage *stage;
     double *late_rank, *late_node; /* by rank; by the index of the host's first rank */
     int *node, nstages;            /* node: index of the first rank of a rank's host */
+    unsigned char *is_late;        /* by rank: one of `nlate` that are late together */
+    int nlate;
     double length, seen;
     int loaded;         /* 0: not yet; -1: there is nothing to replay */
     sqlite3_int64 last; /* id of the last call in the database when it was read */
@@ -200,8 +203,9 @@ static int measure(struct replay *r) {
     r->late_node = calloc(n, sizeof *r->late_node);
     r->stage = calloc((size_t)r->nstages + 1, sizeof *r->stage);
     r->node = calloc(n, sizeof *r->node);
+    r->is_late = calloc(n, 1);
     int rc = SQLITE_NOMEM;
-    if (r->late_rank && r->late_node && r->stage && r->node) {
+    if (r->late_rank && r->late_node && r->stage && r->node && r->is_late) {
         for (int i = 0; i < j->nranks; i++) {
             r->node[i] = i;
             for (int k = 0; k < i && r->node[i] == i; k++) {
@@ -212,6 +216,8 @@ static int measure(struct replay *r) {
         measure_stages(r);
         rc = measure_peers(r);
     }
+    if (rc == SQLITE_OK && (r->nlate = replay_group_find(j, r->is_late)) < 0)
+        rc = SQLITE_NOMEM;
     double first = 0, last = 0;
     for (size_t i = 0; rc == SQLITE_OK && i < j->ncalls; i++) {
         const struct replay_call *c = &j->call[i];
@@ -248,13 +254,35 @@ static double excess(const struct replay *r, int stage) {
 static int scenario(const struct replay *r, const char *what, sqlite3_value *which, double *work) {
     const struct replay_job *j = &r->job;
     int is_rank = strcmp(what, "rank") == 0, is_node = strcmp(what, "node") == 0,
-        is_stage = strcmp(what, "stage") == 0, is_median = strcmp(what, "median") == 0,
-        is_data = strcmp(what, "data") == 0, any = 0;
+        is_stage = strcmp(what, "stage") == 0, is_group = strcmp(what, "group") == 0,
+        is_median = strcmp(what, "median") == 0, is_data = strcmp(what, "data") == 0, any = 0;
 
     if ((is_rank || is_node || is_stage) && (!which || sqlite3_value_type(which) == SQLITE_NULL))
         return -1;
     sqlite3_int64 number = is_rank || is_stage ? sqlite3_value_int64(which) : 0;
     const char *host = is_node ? (const char *)sqlite3_value_text(which) : "";
+    /* Who takes no longer than the slowest of the others that do the same. */
+    unsigned char *in = calloc((size_t)j->nranks + 1, 1);
+    double *others = malloc(sizeof *others * (size_t)(j->npeers + 1));
+    if (!in || !others) {
+        free(in);
+        free(others);
+        return -1;
+    }
+    for (int k = 0; k < j->nranks; k++) {
+        in[k] = is_rank    ? j->rank[k].rank == number
+                : is_node  ? strcmp(j->rank[k].host, host) == 0
+                : is_group ? r->is_late[k]
+                           : 0;
+        any |= in[k];
+    }
+    for (int k = 0; k < j->npeers; k++)
+        others[k] = -1;
+    for (size_t i = 0; i < j->ncalls; i++) {
+        const struct replay_call *c = &j->call[i];
+        if (!in[c->rank] && c->work > others[c->peers])
+            others[c->peers] = c->work;
+    }
     /* Work before a message is sent holds up the rest of the pipeline: a stage's excess is taken from that work first. */
     double sending = 1, other = 1;
     if (is_stage && number >= 0 && number < r->nstages) {
@@ -271,24 +299,19 @@ static int scenario(const struct replay *r, const char *what, sqlite3_value *whi
         double to = c->work;
         if (c->work < 0)
             to = 0;
-        else if (is_rank && rank->rank == number && p->rank == c->rank && p->second >= 0)
-            to = p->second;
-        else if (is_node && strcmp(rank->host, host) == 0 && p->elsewhere >= 0 &&
-                 strcmp(j->rank[p->rank].host, host) == 0)
-            to = p->elsewhere;
+        else if (in[c->rank] && others[c->peers] >= 0)
+            to = others[c->peers];
         else if (is_stage && rank->stage == number)
             to = c->work * (c->is_send ? sending : other);
         else if (is_median && p->n > 1)
             to = p->median;
         else if (is_data)
             to = c->work > c->loading ? c->work - c->loading : 0;
-        any |= is_rank    ? rank->rank == number
-               : is_node  ? strcmp(rank->host, host) == 0
-               : is_stage ? rank->stage == number
-               : is_data  ? c->loading > 0
-                          : is_median;
+        any |= is_stage ? rank->stage == number : is_data ? c->loading > 0 : is_median;
         work[i] = is_median || to < c->work ? to : c->work < 0 ? 0 : c->work;
     }
+    free(in);
+    free(others);
     return any ? 0 : -1;
 }
 
@@ -318,6 +341,7 @@ static void clear(struct replay *r) {
     free(r->late_rank);
     free(r->late_node);
     free(r->node);
+    free(r->is_late);
     *r = (struct replay){.job.most = most};
 }
 
@@ -347,6 +371,18 @@ static int load(struct replay *r, sqlite3 *db) {
     return rc;
 }
 
+static void list_late(sqlite3_context *ctx, const struct replay *r) {
+    sqlite3_str *s = sqlite3_str_new(NULL);
+
+    for (int i = 0; i < r->job.nranks; i++) {
+        if (r->is_late[i])
+            sqlite3_str_appendf(s, "%s%lld", sqlite3_str_length(s) ? "," : "[",
+                                r->job.rank[i].rank);
+    }
+    sqlite3_str_appendall(s, "]");
+    sqlite3_result_text(ctx, sqlite3_str_finish(s), -1, sqlite3_free);
+}
+
 static void replay(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     struct replay *r = sqlite3_user_data(ctx);
     const char *what = (const char *)sqlite3_value_text(argv[0]);
@@ -372,7 +408,11 @@ static void replay(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
         }
     }
     if (strcmp(what, "calls") == 0) {
-        sqlite3_result_int64(ctx, (sqlite3_int64)r->job.ncalls);
+        sqlite3_result_int64(ctx, (sqlite3_int64)r->job.nread);
+        return;
+    }
+    if (strcmp(what, "lost") == 0) {
+        sqlite3_result_int64(ctx, (sqlite3_int64)r->job.nlost);
         return;
     }
     if (r->loaded < 0)
@@ -392,6 +432,9 @@ static void replay(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     } else if (strcmp(what, "nth node") == 0) {
         if ((i = nth(r->late_node, r->job.nranks, number)) >= 0)
             sqlite3_result_text(ctx, r->job.rank[i].host, -1, SQLITE_TRANSIENT);
+    } else if (strcmp(what, "late") == 0) {
+        if (r->nlate)
+            list_late(ctx, r);
     } else if (strcmp(what, "nth stage") == 0) {
         for (i = 0; i < r->nstages && !(excess(r, i) > 0); i++)
             ;

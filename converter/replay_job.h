@@ -21,6 +21,7 @@ struct replay_call {
     int rank;           /* index */
     int peers;          /* class of the calls that do the same thing in the same stage */
     int is_send;
+    int is_idle; /* of a process that is not recorded (replay_mirror.h): it is not known to do anything before */
 };
 
 struct replay_rank {
@@ -42,7 +43,8 @@ struct replay_job {
     struct replay_rank *rank;
     struct replay_point *point; /* two for each call, grouped by rank and sorted by time */
     int *needed;                /* for each meeting, how many calls arrive at it */
-    size_t ncalls;
+    size_t ncalls, nread;       /* nread: those that were recorded, the first ones */
+    size_t nlost;               /* messages of which only one end was recorded */
     int nranks, nmeetings, npeers;
     size_t most;  /* set by the caller: about how many calls to read, the last ones; 0: all */
     double part;  /* share of the attempt's calls that were read: 1, or less */

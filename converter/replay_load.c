@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "replay_job.h"
+#include "replay_mirror.h"
 #include "since_row.h"
 
 /* A process may have many traces, one after the other (segment_size): its calls go on from one to the next. A process is identified by its first trace. */
@@ -41,6 +42,7 @@ enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
 /* Hashes that decide which calls belong together, used until meetings and classes have numbers. */
 struct key {
     uint64_t meeting, peers;
+    int other, size; /* the rank at the other end of a message, -1: not known; of the group */
     enum kind kind;
     unsigned is_root : 1, is_later : 1; /* is_later: its group has had calls before */
 };
@@ -154,6 +156,11 @@ static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
             .meeting = meeting,
             .peers = mix(mix_text(mix(seq, (uint64_t)sqlite3_column_int64(st, 10)), op),
                          is_message ? (uint64_t)(src - dst) : 0),
+            .other = !is_message || sqlite3_column_type(st, kind == SEND ? 9 : 8) == SQLITE_NULL
+                         ? -1
+                     : kind == SEND ? (int)dst
+                                    : (int)src,
+            .size = sqlite3_column_int(st, 10),
             .kind = kind,
             .is_root = rank == (kind == FROM_ROOT ? src : dst),
             .is_later = seq > 1};
@@ -283,7 +290,7 @@ static int make_points(struct replay_job *j) {
         for (size_t i = 0; i < n; i++) {
             struct replay_call *c = &j->call[p[i].call];
             if (!p[i].is_exit)
-                c->work = !i ? -1 : c->enter > last ? c->enter - last : 0;
+                c->work = !i ? -1 : c->is_idle ? 0 : c->enter > last ? c->enter - last : 0;
             if (!i || !p[i].is_exit || c->exit > last)
                 last = p[i].is_exit ? c->exit : c->enter;
         }
@@ -326,11 +333,13 @@ static void find_joining(struct replay_job *j, const struct key *keys, const str
 
 /* A message: the receiver waits for the sender. The sender waits for the receiver if it was still in its call when the receiver came. */
 static void meet_message(struct replay_job *j, const struct key *keys, const struct sorted *s,
-                         size_t n) {
+                         size_t n, struct mirror *m) {
     struct replay_call *a = &j->call[s[0].call], *b = n > 1 ? &j->call[s[1].call] : NULL;
 
+    if (n == 1 && keys[s[0].call].other >= 0) /* the other end has no trace */
+        mirror_add(m, j, keys[s[0].call].other, s[0].call, keys[s[0].call].kind == RECV);
     if (n != 2 || keys[s[0].call].kind == keys[s[1].call].kind)
-        return; /* the other end has no trace */
+        return;
     struct replay_call *send = keys[s[0].call].kind == SEND ? a : b, *recv = send == a ? b : a;
     send->in = recv->on = j->nmeetings;
     j->needed[j->nmeetings++] = 1;
@@ -384,23 +393,29 @@ static int number(struct sorted *s, size_t n) {
 
 static int make_meetings(struct replay_job *j, const struct key *keys) {
     struct sorted *s = malloc(sizeof *s * (j->ncalls + 1));
+    struct mirror m = {0};
+    int all = 0;
 
     j->needed = calloc(j->ncalls * 2 + 1, sizeof *j->needed);
     if (!s || !j->needed) {
         free(s);
         return SQLITE_NOMEM;
     }
-    for (size_t i = 0; i < j->ncalls; i++)
+    for (size_t i = 0; i < j->ncalls; i++) {
         s[i] = (struct sorted){keys[i].meeting, i};
+        all = keys[i].size > all ? keys[i].size : all;
+    }
     qsort(s, j->ncalls, sizeof *s, by_key);
     for (size_t i = 0, n; i < j->ncalls; i += n) {
         for (n = 1; i + n < j->ncalls && s[i + n].key == s[i].key; n++)
             ;
         find_joining(j, keys, s + i, n);
         if (keys[s[i].call].kind == SEND || keys[s[i].call].kind == RECV)
-            meet_message(j, keys, s + i, n);
+            meet_message(j, keys, s + i, n, &m);
         else
             meet(j, keys, s + i, n);
+        if (keys[s[i].call].kind == ALL && keys[s[i].call].size == all && n < (size_t)all)
+            mirror_join(&m, j, j->nmeetings - 1, s[i].call);
     }
     for (size_t i = 0; i < j->ncalls; i++)
         s[i] = (struct sorted){mix(keys[i].peers, (uint64_t)j->rank[j->call[i].rank].stage), i};
@@ -408,13 +423,18 @@ static int make_meetings(struct replay_job *j, const struct key *keys) {
     for (size_t i = 0; i < j->ncalls; i++)
         j->call[s[i].call].peers = (int)s[i].key;
     free(s);
-    return SQLITE_OK;
+    int err = mirror_make(&m, j);
+    for (size_t i = 0; i < m.n; i++)
+        j->nlost += m.end[i].rank >= 0;
+    mirror_free(&m);
+    return err ? SQLITE_NOMEM : SQLITE_OK;
 }
 
 int replay_job_load(struct replay_job *j, sqlite3 *db) {
     struct key *keys = NULL;
     int rc = load_calls(j, &keys, db);
 
+    j->nread = j->ncalls;
     if (rc == SQLITE_OK)
         rc = load_stages(j, db);
     if (rc == SQLITE_OK)

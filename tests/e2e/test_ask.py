@@ -198,86 +198,6 @@ def test_memory(build, run, simulated_job, tmp_path):
     assert answer.startswith("too short to say: "), answer
 
 
-def test_what_if(build, run, simulated_job, sql):
-    """The same job without its straggler is also simulated: the answer must agree with it within 2 %."""
-    with_it, without = simulated_job("--straggler", "5:40", "--offset", "1", "--jitter", "5", "--outliers", "0"), \
-        simulated_job("--offset", "1", "--jitter", "5", "--outliers", "0")
-    answer, tables = ask(build, run, "what_if", with_it / "out.db")
-    assert answer.startswith("without rank 5's lateness it would take"), answer
-    saved = {r["what"]: r["saved"] for r in tables[0]}
-
-    def a_step(out):
-        return sql(out / "out.db", "SELECT (max(timestamp) - min(timestamp)) / (max(step) - min(step)) FROM steps WHERE rank = 0 AND complete")[0][0]
-
-    steps = sql(with_it / "out.db", "SELECT count(*) FROM steps WHERE rank = 0 AND complete")[0][0]
-    assert a_step(with_it) - saved["without rank 5's lateness"] / steps == pytest.approx(a_step(without), rel=0.02)
-    assert saved["without node node001's lateness"] == pytest.approx(saved["without rank 5's lateness"], rel=0.05)
-    data = sql(with_it / "out.db", "SELECT avg(data) FROM steps WHERE rank = 5 AND complete")[0][0]
-    assert saved["without waiting for data"] / steps == pytest.approx(data, rel=0.1)
-
-
-def test_what_if_of_a_process_alone(build, run, simulated_job, tmp_path):
-    """The process waits for nobody, only for its data."""
-    db = edited(simulated_job("--straggler", "5:40") / "out.db", tmp_path, """DELETE FROM trace_file WHERE rank > 0;
-        UPDATE trace_file SET rank = NULL, world_size = NULL; DELETE FROM comm;
-        UPDATE torch_step SET data = duration / 4""")
-    answer, tables = ask(build, run, "what_if", db)
-    with sqlite3.connect(str(db)) as con:
-        (pid, seconds, data), = con.execute('SELECT t.pid, t."end" - t.start, sum(s.duration) / 4 FROM trace t JOIN steps s ON s.trace_id = t.id WHERE s.complete')
-    assert [(r["what"], r["saved"]) for r in tables[0]] == [("without waiting for data", pytest.approx(data, abs=0.002))]
-    assert answer == "process %d: without waiting for data it would take %.1f s instead of %.1f s, %.1f %% less" % (pid, seconds - data, seconds, 100 * data / seconds)
-    run([build.tool("probing"), "ask", "what_if", edited(db, tmp_path, "UPDATE trace_file SET rank = 0, world_size = 8")], check=1)
-
-
-@pytest.mark.parametrize("shape", [(), ("--pp", 2)])
-def test_what_if_of_a_rank_that_is_recorded_from_later_on(build, run, simulated_job, shape):
-    """When it came to its first calls is not known: the others do not wait for it in a replay in which they are faster."""
-    saved = [ask(build, run, "what_if", simulated_job("--ranks", 8, "--straggler", "5:30", *shape + late) / "out.db")[1][0] for late in ((), ("--late", "3:6"))]
-    whole, part = [next(row["saved"] for row in rows if row["what"] == "without rank 5's lateness") for rows in saved]
-    assert whole > 3 and part == pytest.approx(whole, rel=0.02)
-
-
-def test_what_if_of_a_part(build, run, simulated_job):
-    """If a job has more calls than can be replayed, the last ones are, and the answer says so; the straggler is the same."""
-    db = simulated_job("--straggler", "5:20") / "out.db"
-    tell = "replay('calls') AS calls, replay('part') AS part, replay('seen') AS seen, replay('length') AS length, replay('nth rank', 1) AS rank"
-
-    def asked(*most):
-        first = "".join("replay('most', %d) AS most, " % n for n in most)  # a SELECT's columns are evaluated from left to right
-        return json.loads(run([build.tool("probing-query"), "--json", db, "SELECT " + first + tell]).stdout)[0]
-
-    whole = asked()
-    part = asked(whole["calls"] // 2)
-    assert whole["part"] == 1 and whole["rank"] == part["rank"] == 5
-    assert part["part"] == pytest.approx(0.5, abs=0.01) and part["calls"] == pytest.approx(whole["calls"] / 2, rel=0.1)
-    assert part["seen"] == pytest.approx(whole["seen"] / 2, rel=0.1) and part["length"] == pytest.approx(part["seen"], rel=0.02)
-
-
-def test_what_if_of_a_pipeline(build, run, simulated_job, sql):
-    """A slow stage, and a slow rank of a stage: jobs that are otherwise the same tell what the answer must be, within 2 %."""
-    def a_step(out):
-        return sql(out / "out.db", "SELECT (max(timestamp) - min(timestamp)) / (max(step) - min(step)) FROM steps WHERE rank = 0 AND complete")[0][0]
-
-    def saved(out):
-        tables = ask(build, run, "what_if", out / "out.db")[1]
-        seen = tables[1][0]
-        assert seen["seconds_replayed"] == pytest.approx(seen["seconds_seen"], rel=0.005) and seen["calls"] > 100
-        steps = sql(out / "out.db", "SELECT count(*) FROM steps WHERE rank = 0 AND complete")[0][0]
-        return {r["what"]: r["saved"] / steps for r in tables[0]}
-
-    def job(*more):
-        return simulated_job("--pp", "4", "--jitter", "5", "--outliers", "0", "--offset", "1", *more)
-
-    # Stage 0 loads the data, so it is the next slowest: the first job is what remains when stage 2 is as fast as stage 0.
-    data = sql(job("--ranks", "4") / "out.db", "SELECT avg(data) FROM steps WHERE rank = 0 AND complete")[0][0]
-    slow, less = job("--ranks", "4", "--straggler", "2:20"), job("--ranks", "4", "--straggler", "2:%d" % round(data * 1000))
-    found = saved(slow)
-    assert a_step(slow) - found["without stage 2's lateness"] == pytest.approx(a_step(less), rel=0.02)
-    assert "without rank 2's lateness" not in found  # no other rank does the same work
-    slow, even = job("--straggler", "2:20"), job()
-    assert a_step(slow) - saved(slow)["without rank 2's lateness"] == pytest.approx(a_step(even), rel=0.02)
-
-
 def test_two_processes_of_one_rank(build, run, simulated_job, tmp_path):
     """Both processes are named. A process that a rank starts (such as a loader, with the rank in its environment) is not one of them, nor
     is a rank that was started again."""
@@ -293,41 +213,6 @@ def test_two_processes_of_one_rank(build, run, simulated_job, tmp_path):
     assert "say that they are" not in run([build.tool("probing"), "ask", "straggler", out / "out.db"]).stderr
     again = simulated_job("--runs", "3", "--restarts", "--kill", "2:4", "--straggler", "1:20")
     assert "say that they are" not in run([build.tool("probing"), "ask", "straggler", again / "out.db"]).stderr
-
-
-def test_what_if_of_a_rank_in_segments(build, run, simulated_job, tmp_path):
-    """A long recording continues in another trace (segment_size). It still counts as one rank, and its work between the two traces is not
-    lost."""
-    out = edited(simulated_job("--ranks", "8", "--straggler", "5:20", "--offset", "1") / "out.db", tmp_path, "")
-    whole = ask(build, run, "what_if", out)
-    assert "without rank 5's lateness" in {r["what"] for r in whole[1][0]}
-    with sqlite3.connect(str(out)) as c:
-        last, = c.execute("SELECT max(id) FROM trace_file").fetchone()
-        columns = ", ".join(name for _, name, *_ in c.execute("PRAGMA table_info(trace_file)") if name not in ("id", "file", "first_id", "last_id"))
-        for trace, in c.execute("SELECT id FROM trace_file ORDER BY id").fetchall():
-            last += 1
-            c.execute("INSERT INTO trace_file(id, file, first_id, last_id, %s) SELECT ?1, file || '.2', ?1 << 40, ?1 << 40 | 0xffffffffff, %s FROM trace_file WHERE id = ?2"
-                      % (columns, columns), (last, trace))
-            c.execute("INSERT INTO process_group SELECT ?, pg, name, backend, rank, size, list, desc FROM process_group WHERE trace = ?", (last, trace))
-            middle, = c.execute("SELECT (min(ts) + max(ts)) / 2 FROM comm WHERE id >> 40 = ?", (trace,)).fetchone()
-            for table in ("comm", "torch_call"):
-                c.execute("UPDATE %s SET id = id + ((?1 - ?2) << 40) WHERE id >> 40 = ?2 AND ts > ?3" % table, (last, trace, middle))
-    c.close()
-    assert ask(build, run, "what_if", out) == whole
-
-
-def test_what_if_of_ranks_that_were_started_again(build, run, simulated_job, sql):
-    """In each attempt collectives count from 0 again: the longest attempt is replayed, and the minutes between two attempts belong to
-    nobody."""
-    out = simulated_job("--runs", "3", "--restarts", "--kill", "2:4", "--straggler", "1:20")
-    answer, tables = ask(build, run, "what_if", out / "out.db")
-    seen = tables[1][0]
-    attempt, calls, seconds = sql(out / "out.db", "SELECT attempt, count(*), max(exit) - min(enter) FROM comm_metrics WHERE complete GROUP BY 1 ORDER BY 2 DESC LIMIT 1")[0]
-    assert (seen["attempt"], seen["calls"]) == (attempt, calls) and seen["seconds_seen"] == pytest.approx(seconds, abs=1e-3)
-    assert seen["seconds_replayed"] == pytest.approx(seconds, rel=0.005)
-    whole = float(re.match(r"without rank 1's lateness it would take [0-9.]+ s instead of ([0-9.]+) s", answer).group(1))
-    assert seconds < whole + 0.1 and whole < 1.5 * seconds
-    assert [r["what"] for r in tables[0]].count("without rank 1's lateness") == 1
 
 
 def test_step_and_loader_and_time(build, run, simulated_job):

@@ -23,15 +23,16 @@
 #define EPOCH  1760000000000000000ll /* UTC of true time 0 */
 
 struct options {
-    unsigned ranks, nodes, tp, pp, layers, runs, jobs, threads;
+    unsigned ranks, nodes, tp, pp, layers, runs, jobs, threads, stragglers;
     uint64_t seed;
     double minutes, hz, step_ms, vary;
     double offset, drift, wander; /* seconds, ppm: the most, either way */
     double jitter_us, sigma, outliers;
     const char *out, *like;
     int truth, quiet, restarts, world,
-        boots;  /* world 0: no collective of all ranks; boots 0: no boot ids */
-    int raises; /* who is killed raises an exception instead, and ends a second later */
+        boots;     /* world 0: no collective of all ranks; boots 0: no boot ids */
+    int slow_data; /* stragglers wait for their data */
+    int raises;    /* who is killed raises an exception instead, and ends a second later */
     /* What goes wrong. A rank or node of -1: this does not happen. Times are seconds of true time. */
     int straggler, hang, kill, late, duplicate, lose, tear, step_node, suspend_node, broken_node;
     double straggler_ms, hang_at, kill_at, late_at, step_at, step_s, suspend_at, suspend_s,

@@ -112,8 +112,9 @@ static void work(struct job *j, unsigned r, enum phase phase, double part) {
 
     if (j->now[r] == NEVER)
         return;
-    if ((int)r == opt.straggler && phase == FORWARD)
-        ns += opt.straggler_ms * 1e6 * part / FORWARD_PART * opt.pp;
+    if (opt.straggler >= 0 && r - (unsigned)opt.straggler < opt.stragglers &&
+        phase == (opt.slow_data ? DATA_WAIT : FORWARD))
+        ns += opt.straggler_ms * 1e6 * (opt.slow_data ? 1 : part / FORWARD_PART * opt.pp);
     int64_t end = node_work(node_of(r), j->now[r], (int64_t)ns), kill = killed_at(j, r);
     if (end >= kill) {
         push(j, r, (struct span_of){.begin = j->now[r], .end = NEVER, .phase = phase});

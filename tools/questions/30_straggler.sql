@@ -79,7 +79,16 @@ SELECT rank, saved, v.run FROM (SELECT v.run, v.run_seconds, v.least, v.rank AS 
     SELECT 1 FROM (SELECT op FROM comm WHERE id BETWEEN f.first_id AND f.last_id LIMIT 2000) WHERE op IN ('send', 'recv')))) v
 WHERE saved >= least * run_seconds AND saved >= 2 * coalesce(next, 0) AND NOT (is_named AND rank = waited_for);
 CREATE TEMP TABLE unanswered AS SELECT 1 AS yes WHERE NOT EXISTS (SELECT 1 FROM verdict) AND NOT EXISTS (SELECT 1 FROM collectives WHERE complete = arrived AND arrived > 1);
-SELECT CASE WHEN (SELECT count(*) FROM behind)
+CREATE TEMP TABLE together AS -- where several are late together, the others wait for one of them at a time, and would go on waiting without it
+WITH node AS (SELECT host, count(DISTINCT t.rank) AS ranks, count(DISTINCT l.value) AS late FROM verdict v JOIN trace_file t ON t.run IS v.run LEFT JOIN json_each(replay('late')) l ON l.value = t.rank
+  WHERE v.rowid = 1 AND t.rank NOT NULL AND t.attempt = replay('attempt') GROUP BY host)
+SELECT s.*, (SELECT ranges(value) FROM json_each(replay('late'))) || coalesce((SELECT ', all of ' || group_concat(host, ', ') || ',' FROM node WHERE late HAVING min(late = ranks) AND count(*) <= 4 AND count(*) < (SELECT count(*) FROM node)), '') AS who
+FROM (SELECT v.run_seconds, v.least, replay('group') AS saved, replay('rank', replay('nth rank', 1)) AS one FROM verdict v WHERE v.rowid = 1 AND NOT (is_named AND others_waited > 0.8 * of_all) AND replay('run') IS v.run AND replay('late') NOT NULL) s
+WHERE saved >= least * run_seconds AND saved >= 2 * coalesce(one, 0) AND NOT EXISTS (SELECT 1 FROM behind);
+SELECT CASE WHEN (SELECT count(*) FROM together)
+  THEN (SELECT printf('ranks %s%s are late together: without their lateness the run would take %.1f s less, %.0f %%; without that of one of them at most %.1f s (`probing ask what_if`)',
+    t.who, of_run, t.saved, 100 * t.saved / t.run_seconds, coalesce(one, 0)) FROM together t)
+WHEN (SELECT count(*) FROM behind)
   THEN (SELECT printf('rank %d%s: without its lateness the run would take %.1f s less, %.0f %%; ranks wait for messages here, and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s; `probing ask what_if`)',
     b.rank, of_run, b.saved, 100 * b.saved / run_seconds, verdict.rank, others_waited, of_all) FROM behind b)
 WHEN is_named

@@ -7,6 +7,12 @@ CREATE TEMP TABLE saving(what, seconds);
 CREATE TEMP TABLE nth(n);
 INSERT INTO nth VALUES(1), (2), (3);
 INSERT INTO saving SELECT 'without rank ' || who || '''s lateness', replay('rank', who) FROM (SELECT replay('nth rank', n) AS who FROM nth) WHERE who IS NOT NULL;
+CREATE TEMP TABLE together AS -- ranks that are late together, so that none of them alone holds up the others; and the nodes, if they are all ranks of these
+WITH node AS (SELECT host, count(DISTINCT rank) AS ranks, count(DISTINCT l.value) AS late FROM trace_file t LEFT JOIN json_each(replay('late')) l ON l.value = t.rank
+  WHERE t.rank NOT NULL AND t.run IS replay('run') AND t.attempt = replay('attempt') GROUP BY host)
+SELECT ranges(value) || coalesce((SELECT ' (all of ' || group_concat(host, ', ') || ')' FROM node WHERE late HAVING min(late = ranks) AND count(*) <= 4 AND count(*) < (SELECT count(*) FROM node)), '') AS who
+FROM json_each(replay('late')) HAVING count(*) > 0;
+INSERT INTO saving SELECT 'without the lateness of ranks ' || who, replay('group') FROM together;
 INSERT INTO saving SELECT 'without node ' || who || '''s lateness', replay('node', who) FROM (SELECT replay('nth node', n) AS who FROM nth WHERE n < 3) WHERE who IS NOT NULL;
 INSERT INTO saving SELECT 'without stage ' || who || '''s lateness', replay('stage', who) FROM (SELECT replay('nth stage', 1) AS who) WHERE who IS NOT NULL;
 INSERT INTO saving SELECT 'if all ranks took their median time', replay('median');
@@ -20,9 +26,13 @@ CREATE TEMP TABLE whole AS
 SELECT CASE WHEN EXISTS (SELECT 1 FROM alone) THEN (SELECT "end" - start FROM trace WHERE id = (SELECT trace_id FROM alone))
   WHEN replay('part') < 1 THEN replay('seen')
   ELSE (SELECT max("end") - min(start) FROM trace WHERE rank IS NOT NULL AND run IS replay('run') AND attempt = replay('attempt')) END AS seconds;
-SELECT printf('%s%s it would take %.1f s instead of %.1f s%s, %.1f %% less', coalesce((SELECT who || ': ' FROM alone), ''), s.what, w.seconds - s.seconds, w.seconds,
-  iif(replay('part') < 1, printf(' (of all its time the last, %.3g %%)', 100 * replay('part')), ''), 100 * s.seconds / w.seconds) AS answer
-FROM saving s, whole w WHERE s.what LIKE 'without rank%' OR s.what LIKE 'without stage%' OR EXISTS (SELECT 1 FROM alone) ORDER BY s.seconds DESC LIMIT 1;
+CREATE TEMP TABLE cause AS -- of those that save nearly as much as the best of them, the first in this order is the narrowest
+SELECT s.*, max(seconds) OVER () AS most, CASE WHEN what LIKE 'without rank%' THEN 1 WHEN what LIKE 'without the lateness%' THEN 2 WHEN what LIKE 'without stage%' THEN 3 WHEN what LIKE 'without node%' THEN 4 ELSE 5 END AS nth
+FROM saving s WHERE what LIKE 'without %' AND (what NOT LIKE '% data' OR EXISTS (SELECT 1 FROM alone) OR EXISTS (SELECT 1 FROM collectives WHERE arrived > 1)); -- data: of one rank of many it is not known whether the others would be earlier
+SELECT printf('%s%s it would take %.1f s instead of %.1f s%s, %.1f %% less%s%s', coalesce((SELECT who || ': ' FROM alone), ''), s.what, w.seconds - s.seconds, w.seconds,
+  iif(replay('part') < 1, printf(' (of all its time the last, %.3g %%)', 100 * replay('part')), ''), 100 * s.seconds / w.seconds, iif(replay('lost') > 0.01 * replay('calls'), printf(' or more (of %d messages one end was not recorded)', replay('lost')), ''),
+  coalesce((SELECT printf(' (without waiting for data %.1f %%)', 100 * d.seconds / w.seconds) FROM cause d WHERE d.nth = 5 AND s.nth < 5 AND d.seconds > 0.5 * s.most), '')) AS answer
+FROM cause s, whole w WHERE s.seconds >= 0.7 * s.most ORDER BY s.nth, s.seconds DESC LIMIT 1;
 --= seconds that it would save, and percent of the run
 SELECT what, round(s.seconds, 3) AS saved, round(100 * s.seconds / w.seconds, 1) AS percent FROM saving s, whole w ORDER BY s.seconds DESC;
 --= what this rests on

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * replay_mirror.h - processes of which no trace is here, or not yet, as far as their messages with others tell of them.
+ *
+ *     struct mirror m = {0};
+ *     mirror_add(&m, job, rank, call, 1);  // of that message the end of `rank`, which sends it, was not recorded
+ *     mirror_join(&m, job, meeting, call); // and that is a collective of all ranks
+ *     mirror_make(&m, job);                // appends their ranks and calls to the job
+ *     mirror_free(&m);
+ *
+ * Somebody waits for each message that came late; if its sender has no trace, that time would stay as it was in a replay in which the sender, too, has
+ * its messages earlier. So a sender is assumed to work from the last message that it got, or from the last collective of all, until what it sends
+ * arrives; and a receiver, to wait for what it is sent. What else holds it up is not known.
+ */
+#ifndef PROBING_TOOLS_REPLAY_MIRROR_H
+#define PROBING_TOOLS_REPLAY_MIRROR_H
+
+#include "replay_job.h"
+
+struct mirror_end {
+    sqlite3_int64 rank; /* of the process that is not recorded */
+    double time;        /* when it is assumed to come to it */
+    size_t call;        /* the message at the recorded end, or a call of the collective */
+    int meeting;        /* of a collective; else -1 */
+    int sends;          /* that process is the sender */
+};
+
+struct mirror {
+    struct mirror_end *end;
+    size_t n, cap;
+    int err; /* -ENOMEM: something is missing */
+};
+
+void mirror_add(struct mirror *m, const struct replay_job *j, sqlite3_int64 rank, size_t call,
+                int sends);
+void mirror_join(struct mirror *m, const struct replay_job *j, int meeting, size_t call);
+/* Returns 0 or -ENOMEM. Before the job's points are made: j->needed must have room for a meeting more for each message. */
+int mirror_make(struct mirror *m, struct replay_job *j);
+void mirror_free(struct mirror *m);
+
+#endif
