@@ -260,6 +260,41 @@ static int64_t together(struct stretches *s) {
     return sum;
 }
 
+static int is_waiting(const struct stretches *waits, const struct stretch *at, int64_t tid) {
+    for (size_t i = first_from(waits, at->from - waits->longest);
+         i < waits->n && waits->v[i].from < at->until; i++) {
+        if (waits->v[i].tid == tid && waits->v[i].until > at->from)
+            return 1;
+    }
+    return 0;
+}
+
+/* Returns how much of a wait is time in which nobody computes: nothing if another thread is in a pass, and neither waits nor is inside the call (tid,
+ * until `inside`). If others wait, too, it is this one's share of that time. */
+static int64_t in_vain(const struct overlap *o, const struct stretch *w, int64_t tid,
+                       int64_t inside) {
+    const struct stretches *p = &o->passes;
+    int64_t waiting[16] = {w->tid};
+    size_t n = 1;
+
+    for (size_t i = first_after(p, w->from); i < p->n && p->v[i].until <= w->from + p->longest;
+         i++) {
+        int64_t other = p->v[i].tid;
+        size_t k = 0;
+        if (p->v[i].from > w->from || (other == tid && w->from < inside))
+            continue;
+        while (k < n && waiting[k] != other)
+            k++;
+        if (k < n)
+            continue;
+        if (!is_waiting(&o->waits, w, other))
+            return 0;
+        if (n < sizeof waiting / sizeof *waiting)
+            waiting[n++] = other;
+    }
+    return (w->until - w->from) / (int64_t)n;
+}
+
 static int add_call(struct overlap *o, sqlite3_stmt *st) {
     int64_t from = sqlite3_column_int64(st, 0), duration = sqlite3_column_int64(st, 1),
             host = sqlite3_column_int64(st, 2), tid = number(st, 3), until = from + duration;
@@ -283,7 +318,7 @@ static int add_call(struct overlap *o, sqlite3_stmt *st) {
     s->under += together(&o->over);
     for (i = first_from(w, from); i < w->n && w->v[i].from < until; i++) {
         if (w->v[i].tid != tid || w->v[i].from >= from + host)
-            s->waited += w->v[i].until - w->v[i].from;
+            s->waited += in_vain(o, &w->v[i], tid, from + host);
     }
     return SQLITE_OK;
 }

@@ -10,8 +10,9 @@
  *   duration, host  duration of the calls, and the time that their thread spent inside them
  *   under           the part of duration that lies under forward passes, backward passes and optimizer steps, counted once where several are going on
  *                   (of other threads, or modules that are computed anew in a backward pass); a thread does not compute while it is inside the call
- *   waited          the part of that in which a thread waited, as samples with one of these stacks show that lie in a pass of their thread. A
- *                   sample stands for all of its time, within the call that is going on at its moment
+ *   waited          the part of that in which all threads with a pass waited, as samples with one of these stacks show that lie in a pass of their
+ *                   thread. A sample stands for all of its time, within the call that is going on at its moment, and where several threads wait, each
+ *                   for its share of that
  *   stepped         of all calls, whether or not they were seen to complete, that began within a step; where several are going on, the first one's
  * and for the trace: steps, the total duration of its steps, and waits, the number of such samples. NULL when `trace` is NULL.
  *

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions that `probing ask` can answer, on simulated jobs whose truth is known and on a real recording."""
-import json
 import os
 import re
 import sqlite3

@@ -43,7 +43,11 @@ def sums(c, trace, stacks, since):
             s["host"] += host
             over = ((max(a, ts + (host if t == tid else 0)), min(b, ts + duration)) for a, b, t in passes)
             s["under"] += together([(a, b) for a, b in over if a < b])
-            s["waited"] += sum(ns for at, ns, t in waits if ts + (host if t == tid else 0) <= at < ts + duration and at >= ts)
+            for at, ns, t in waits:
+                if ts + (host if t == tid else 0) <= at < ts + duration:
+                    others = {p[2] for p in passes if p[0] <= at < p[1] and p[2] != t and not (p[2] == tid and at < ts + host)}
+                    asleep = {w[2] for w in waits if w[0] < at + ns and at < w[0] + w[1]}
+                    s["waited"] += ns // (1 + len(others)) if others <= asleep else 0
     return out
 
 
@@ -87,6 +91,24 @@ def test_what_lies_under_several_passes_lies_under_once(build, run, simulated_jo
     answer, tables = ask(build, run, "overlap", edited(simulated_job("--seed", 1) / "out.db", tmp_path, BUILT))
     assert answer.startswith("50 % of "), answer
     assert {r["op"] for r in tables[1]} == {"all_reduce", "broadcast"} and tables[2][0]["percent"] == pytest.approx(50, abs=0.1), tables
+
+
+@pytest.mark.parametrize("asleep", [(), (1,), (2,), (1, 2), (1, 2, 3)])
+def test_a_wait_counts_where_nobody_computes(build, run, simulated_job, tmp_path, asleep):
+    """Two threads are in a pass as long as the call, thread 3 is in none. What one computes while the other waits for the call was taken for waiting; where both wait, it counts once."""
+    db = edited(simulated_job("--seed", 1) / "out.db", tmp_path, BUILT + """DELETE FROM comm WHERE op = 'broadcast'; UPDATE comm SET tid = 7;
+        UPDATE torch_call SET duration = (SELECT c.duration FROM comm c WHERE c.ts = torch_call.ts); UPDATE trace_file SET periods = 1, period_ns = 1000000""")
+    with sqlite3.connect(str(db)) as c:
+        trace, calls = c.execute("SELECT id >> 40, sum(duration) FROM comm").fetchone()
+        stack, = c.execute("SELECT max(id) FROM stack").fetchone()
+        for n in (1, 2, 3):
+            c.execute("INSERT OR REPLACE INTO thread(id, trace, tid, samples, running, cpu_us) VALUES((?1 << 40) + ?2, ?1, 1000 + ?2, 0, 0, 0)", (trace, n))
+        for n in asleep:
+            c.execute("INSERT INTO sample(id, ts, thread, stack, cpu_us, count, flags) SELECT id + 100000 * ?1, ts + 1000, ?1, ?2, 0, duration / 1000000, 0 FROM comm", (n, stack))
+    c.close()
+    said, = json.loads(json.loads(run([build.tool("probing-query"), "--json", db, "SELECT overlap(%d, '[%d]', NULL) AS o" % (trace, stack)]).stdout)[0]["o"])
+    assert said["under"] == said["duration"] == calls
+    assert said["waited"] / calls == pytest.approx(1 if len(asleep) > 1 else 0, abs=0.02)
 
 
 @pytest.mark.slow
