@@ -3,10 +3,12 @@
 within the noise."""
 import json
 import math
+import re
 import sqlite3
 import sys
 
 import pytest
+from ask_helpers import edited
 
 
 def diff(build, run, *args):
@@ -23,6 +25,14 @@ def test_the_same_twice_is_no_difference(build, run, simulated_job):
     answer, parts = diff(build, run, simulated_job("--seed", 1) / "out.db", simulated_job("--seed", 2) / "out.db")
     assert answer.startswith("nothing that stands out of the noise: a step takes 0.09") and set(parts) == {"the two"}, (answer, parts)
     assert [r["processes"] for r in parts["the two"]] == [8, 8]
+
+
+def test_what_makes_two_runs_hard_to_compare_is_said(build, run, simulated_job, tmp_path):
+    """Another number of ranks, and another version of Python (or of PyTorch), were in the tables only."""
+    one = simulated_job("--seed", 1) / "out.db"
+    assert diff(build, run, one, simulated_job("--seed", 1, "--ranks", 4) / "out.db")[0].endswith("; 8 processes in the one, 4 in the other")
+    other = edited(one, tmp_path, "UPDATE trace_file SET python = '3.99.0'")
+    assert re.search(r"; python 3\.[0-9.]+ in the one, 3\.99\.0 in the other$", diff(build, run, one, other)[0])
 
 
 def test_a_longer_step(build, run, simulated_job):

@@ -22,7 +22,11 @@ SELECT CASE WHEN s.a IS NULL OR s.b IS NULL THEN printf('%.1f s against %.1f s',
       THEN printf('; most of the difference comes from %s, %+.4f s in the mean of all ranks, which wait for each other in %s, %+.4f s', own.name, own.more, top.name, top.more)
     ELSE printf('; most of the difference is in %s, %+.4f s', top.name, top.more) END
     FROM (SELECT * FROM changed ORDER BY abs(more) DESC LIMIT 1) top
-    LEFT JOIN (SELECT * FROM changed WHERE NOT waits ORDER BY abs(more) DESC LIMIT 1) own ON own.more * top.more > 0), '') AS answer
+    LEFT JOIN (SELECT * FROM changed WHERE NOT waits ORDER BY abs(more) DESC LIMIT 1) own ON own.more * top.more > 0), '')
+  || coalesce((SELECT '; ' || group_concat(said, '; ') FROM ( -- what makes two runs hard to compare
+    SELECT printf('%d processes in the one, %d in the other', a, b) AS said FROM pair WHERE section = 'steps' AND name = 'processes' AND a <> b UNION ALL
+    SELECT printf('%s %s in the one, %s in the other', name, a, b) FROM (SELECT name, max(CASE side WHEN 'a' THEN value END) AS a, max(CASE side WHEN 'b' THEN value END) AS b FROM setting
+      WHERE kind = 'version' AND name IN ('torch', 'python') GROUP BY name) WHERE a <> b)), '') AS answer
 FROM (SELECT 1) LEFT JOIN pair s ON s.name = 'a step' AND s.section = 'step' JOIN pair t ON t.name = 'seconds';
 --= the two
 SELECT i.side, (SELECT value FROM setting WHERE side = i.side AND kind = 'program') AS command, max(CASE name WHEN 'seconds' THEN round(value, 1) END) AS seconds,

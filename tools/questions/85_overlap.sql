@@ -1,6 +1,6 @@
 --@ overlap: Did compute and communication overlap?
---? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE complete)
---! no collectives were recorded (torch.distributed with gloo, nccl or mpi)
+--? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE complete) AND EXISTS (SELECT 1 FROM torch_call WHERE stage NOT IN (1, 4) AND duration IS NOT NULL)
+--! it cannot be told: no collectives were recorded (torch.distributed with gloo, nccl or mpi), or no passes that they could lie under (modules, backward, an optimizer of PyTorch)
 -- Passes, samples and calls of a trace are merged in the function overlap() (converter/overlap.h). A sample stands for all of its time in the call that its moment
 -- lies in: calls are mostly shorter than that, so what is hidden is known of many together only.
 CREATE TEMP TABLE waiting AS -- stacks of a thread that only waits for a call that goes on after it has returned (Work.wait(), DDP's last buckets): no record says that, but samples show it
