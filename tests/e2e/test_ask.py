@@ -182,6 +182,10 @@ def test_memory(build, run, simulated_job, tmp_path):
     rate = re.match(r"rank 3 \(process \d+\) grows by ([0-9.]+) MB a minute, to \d+ MB$", answer)
     assert rate and float(rate.group(1)) == pytest.approx(120, rel=0.02), answer
     assert [r["rank"] for r in tables[0]][0] == 3 and {r["mb_per_minute"] for r in tables[0][1:]} == {0}
+    for share in (1, 0.5, 0.01):  # of what leaks, that which is shared
+        answer, _ = ask(build, run, "memory", edited(db, tmp_path, load + rows + rss % leak + "UPDATE memory_sample SET shared = %s * rss" % share))
+        said = re.search(r" MB a minute, to \d+ MB(?:, (\d+) % of it in shared memory or mapped files)?$", answer).group(1)
+        assert said is None if share == 0.01 else float(said) == pytest.approx(100 * share, rel=0.1), answer
     answer, _ = ask(build, run, "memory", edited(db, tmp_path, load + rows + rss % "0"))
     assert answer.startswith("nowhere much: the largest growth is 0.00 MB a minute"), answer
     # At of its work (0 to 1): what grows and levels off, is allocated once, or comes and goes is no leak; one that comes and goes and grows, or begins late, is.

@@ -39,6 +39,8 @@ LEFT JOIN floor f ON f.process = w.rowid AND f.nth = c.grows_from LEFT JOIN floo
 SELECT CASE WHEN seconds <= 10
   THEN printf('too short to say: %.1f s were recorded after the program had begun its work, at most %.0f MB', seconds, (SELECT max(memory_mb) FROM memory_usage))
   WHEN how IN ('steady', 'late') THEN printf('%s grows by %.2f MB a minute%s, to %.0f MB', who, slope * 60 / 1e6, iif(how = 'late', ' since ' || strftime('%H:%M:%S', since, 'unixepoch'), ''), most / 1e6)
+    || coalesce((SELECT printf(', %.0f %% of it in shared memory or mapped files', min(100, 100.0 * (max(m.shared) - min(m.shared)) / more)) FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id
+      WHERE t.id = growth.trace_id AND m.ts / 1e9 BETWEEN growth.since AND growth.until HAVING max(m.shared) - min(m.shared) > 0.2 * more), '')
   WHEN how = 'once' THEN printf('nowhere steadily: %s took %.0f MB more by %s, and has not grown since (at most %.0f MB)', who, more / 1e6, strftime('%H:%M:%S', until, 'unixepoch'), most / 1e6)
   WHEN how = 'swings' THEN printf('nowhere steadily: %s goes up and down (between %.0f MB and %.0f MB)', who, least / 1e6, most / 1e6)
   ELSE printf('nowhere much: the largest growth is %.2f MB a minute (%s, at most %.0f MB)', slope * 60 / 1e6, coalesce('rank ' || rank || ', ', '') || coalesce('process ' || pid, 'not named'), most / 1e6) END AS answer
