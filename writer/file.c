@@ -29,17 +29,18 @@ static int is_ours(const struct tracefile *f, struct stat *st) {
     return f->fd >= 0 && fstat(f->fd, st) == 0 && st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
-/* Takes a file that was just opened; fd < 0: errno says why it was not. owner: whose regular file it must be. */
+/* Takes a file that was just opened; fd < 0: errno says why it was not. owner: whose regular file it must be; ANYBODY: it is new. */
 static int remember(struct tracefile *f, int fd, uid_t owner) {
     struct stat st;
     int rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
     if (!rc && owner != ANYBODY && (!S_ISREG(st.st_mode) || st.st_uid != owner))
         rc = -EPERM;
     if (rc) {
-        if (fd >= 0)
-            close(fd);
+        close(fd);
         return rc;
     }
+    if (owner == ANYBODY)
+        own_file(fd);
     f->fd = move_up(fd);
     flock(f->fd, LOCK_SH | LOCK_NB);
     f->dev = st.st_dev;
@@ -50,22 +51,16 @@ static int remember(struct tracefile *f, int fd, uid_t owner) {
 
 static int set_path(struct tracefile *f, const char *path) {
     *f = (struct tracefile){.fd = -1};
-    if (path[0] != '/')
-        return -EINVAL;
-    if (strlen(path) >= sizeof f->path)
-        return -ENAMETOOLONG;
+    if (path[0] != '/' || strlen(path) >= sizeof f->path)
+        return path[0] != '/' ? -EINVAL : -ENAMETOOLONG;
     strcpy(f->path, path);
     return 0;
 }
 
 int tracefile_create(struct tracefile *f, const char *path) {
     int rc = set_path(f, path);
-    if (rc)
-        return rc;
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        own_file(fd);
-    return remember(f, fd, ANYBODY);
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    return rc ? rc : remember(f, open(path, flags, 0600), ANYBODY);
 }
 
 int tracefile_open(struct tracefile *f, const char *path, uid_t owner) {

@@ -40,6 +40,5 @@ int clock_gettime(clockid_t id, struct timespec *to) {
 
 __attribute__((constructor)) static void find_clock(void) {
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    if (libc)
-        libc_clock = dlsym(libc, "clock_gettime");
+    libc_clock = libc ? dlsym(libc, "clock_gettime") : NULL;
 }

@@ -9,8 +9,8 @@
  * if the late are two or more and at most half of all. By chance some ranks are always the later ones: so in nine of ten parts of the run, too, each of
  * the late must work longer than any other rank.
  */
-#ifndef PROBING_TOOLS_REPLAY_GROUP_H
-#define PROBING_TOOLS_REPLAY_GROUP_H
+#ifndef PROBING_CONVERTER_REPLAY_GROUP_H
+#define PROBING_CONVERTER_REPLAY_GROUP_H
 
 #include "replay_job.h"
 

@@ -12,8 +12,8 @@
  * its messages earlier. So a sender is assumed to work from the last message that it got, or from the last collective of all, until what it sends
  * arrives; and a receiver, to wait for what it is sent. What else holds it up is not known.
  */
-#ifndef PROBING_TOOLS_REPLAY_MIRROR_H
-#define PROBING_TOOLS_REPLAY_MIRROR_H
+#ifndef PROBING_CONVERTER_REPLAY_MIRROR_H
+#define PROBING_CONVERTER_REPLAY_MIRROR_H
 
 #include "replay_job.h"
 
