@@ -133,7 +133,7 @@ def test_of_a_long_job_the_last_calls_are_asked(build, run, simulated_job, tmp_p
 
 def test_it_reads_each_table_once():
     """Once, calls were looked up in passes and samples one by one: an hour of 64 ranks took 30 s."""
-    question, program = ((REPO / "tools" / name).read_text() for name in ("questions/85_overlap.sql", "overlap.c"))
+    question, program = ((REPO / name).read_text() for name in ("tools/questions/85_overlap.sql", "converter/overlap.c"))
     assert "torch_call" not in question.split("\n--!")[1] and question.count("overlap(t.id") == 1
     for table in ("torch_call", "torch_step", "comm"):
         assert len(re.findall(r"FROM %s WHERE id BETWEEN \?1 AND \?2 " % table, program)) == 1, table

@@ -334,7 +334,7 @@ def inner_scans(rows):
 
 def test_a_replay_reads_its_tables_once(db):
     """Once, loads of data were searched for in all calls of modules, once for each rank: half a minute for an hour of 64 ranks."""
-    text = (REPO / "tools" / "replay_load.c").read_text()
+    text = (REPO / "converter" / "replay_load.c").read_text()
     literal = r'"(?:[^"\\]|\\.)*"'
     unquote = lambda c: "".join(json.loads(s) for s in re.findall(literal, c))
     first = unquote(re.search(r"#define PROCESSES(.*?)\n\n", text, re.S).group(1))
