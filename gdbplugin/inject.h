@@ -47,10 +47,9 @@ int filters_allow(struct inject *in, char **why);
 
 /* ---- stage.c ---- */
 
-/* A private directory of the target's user, where the target sees it. It holds a copy of libprobing-inject.so and its
- * inject.conf, and gets inject.status from it (agent.h). Everything is made with the file-system identity of the
- * target's user (setfsuid), and under the target's own root (openat2, RESOLVE_IN_ROOT): root never writes where
- * another user, or a container, could have placed a link. Mapped files live on when the directory is removed. */
+/* A private directory of the target's user, where the target sees it. It holds a copy of libprobing-inject.so and its inject.conf, and gets inject.status from
+ * it (agent.h). Everything is made with the file-system identity of the target's user (setfsuid), and under the target's own root (openat2, RESOLVE_IN_ROOT):
+ * root never writes where another user, or a container, could have placed a link. Mapped files live on when the directory is removed. */
 struct stage {
     uid_t uid;
     gid_t gid;
@@ -71,9 +70,8 @@ void stage_remove(struct stage *s);
 
 /* ---- native_load.c: whether a function may be called in this process now, judged by each thread's stack ---- */
 
-/* A call of dlopen needs malloc, the loader and pthread_create. A thread inside one of these may hold a lock or have
- * half changed a list: the call could hang or corrupt the process. Then nothing is called, the process runs on, and
- * the caller tries again later. Pure functions on stacks that were read already. */
+/* A call of dlopen needs malloc, the loader and pthread_create. A thread inside one of these may hold a lock or have half changed a list: the call could hang
+ * or corrupt the process. Then nothing is called, the process runs on, and the caller tries again later. Pure functions on stacks that were read already. */
 
 /* Returns why nothing may be called while a thread has this stack (innermost first), such as "in malloc"; or NULL. */
 const char *safety_stack(const struct native_name *names, size_t n, char *buf, size_t cap);
@@ -83,9 +81,8 @@ const char *safety_carrier(const struct native_name *names, size_t n, int comple
 
 /* ---- agentfile.c: the live file of the agent inside a process (writer/live.h), found in its mappings ---- */
 
-/* The process may be another user's, and may change its file or truncate it while we read. So a writable one (for the
- * mailbox) is watched (live_watch), and a text in it may lack its NUL. Opens the file; agentfile_close() closes it.
- * Returns 0; -ENOENT: no agent in this process; or live_open()'s error. */
+/* The process may be another user's, and may change its file or truncate it while we read. So a writable one (for the mailbox) is watched (live_watch), and a
+ * text in it may lack its NUL. Opens the file; agentfile_close() closes it. Returns 0; -ENOENT: no agent in this process; or live_open()'s error. */
 int agentfile_open(pid_t pid, const struct proc_maps *maps, int writable, struct live **out);
 void agentfile_close(struct live *l);
 

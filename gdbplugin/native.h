@@ -40,9 +40,8 @@ struct native_frame {
 
 int native_open(struct native **out, const struct native_source *source, unsigned flags);
 void native_close(struct native *n);
-/* Unwinds a thread's frames, innermost first, at most max; there is always at least the pc itself. *complete: the
- * walk reached the thread's first frame. Without `all` only pc and stack pointer are known: the walk may end early
- * then, at a frame whose caller needs another register, and is never complete. */
+/* Unwinds a thread's frames, innermost first, at most max; there is always at least the pc itself. *complete: the walk reached the thread's first frame.
+ * Without `all` only pc and stack pointer are known: the walk may end early then, at a frame whose caller needs another register, and is never complete. */
 int native_walk(struct native *n, struct pywalk_mem mem, pid_t tid,
                 const struct user_regs_struct *regs, int all, struct native_frame *out, size_t max,
                 int *complete);

@@ -32,8 +32,7 @@ static int find(struct script *s) {
         return script_no(s, -ENOTSUP, "for Python 3.14 and later only");
     if (version > 0x030f)
         return script_no(s, -ENOTSUP, "this Python is not known");
-    /* cookie, version, free_threaded; runtime: size, finalizing, interpreters_head; interpreter: size, id, next,
-     * threads_head, threads_main */
+    /* cookie, version, free_threaded; runtime: size, finalizing, interpreters_head; interpreter: size, id, next, threads_head, threads_main */
     if (script_read(s, runtime, head, sizeof head) < 0 || memcmp(head, "xdebugpy", 8) ||
         head[1] >> 16 != version ||
         script_read(s, runtime + (version == 0x030e ? 712 : 840), &r->at, sizeof r->at) < 0 ||

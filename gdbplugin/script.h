@@ -15,8 +15,7 @@
 /* One attempt. The struct of every method begins with it. */
 struct script {
     struct inject *in;
-    /* A line that loads the stub the way the interpreter imports a C extension, suppresses every exception and leaves
-     * no name behind. */
+    /* A line that loads the stub the way the interpreter imports a C extension, suppresses every exception and leaves no name behind. */
     char text[SCRIPT_MAX];
     unsigned n; /* what was written into the target, with the previous contents */
     struct script_write {

@@ -118,8 +118,7 @@ int writer_encode(struct writer *w, const struct trace_record *rec, struct write
     return rc;
 }
 
-/* Flushes when a block has grown large; begins a new epoch when the dictionaries have. Only call it
- * between records, when at[].pos is up to date. */
+/* Flushes when a block has grown large; begins a new epoch when the dictionaries have. Only call it between records, when at[].pos is up to date. */
 static int check_size(struct writer *w) {
     if (w->now.entries >= w->bound)
         return next_epoch(w);
@@ -199,8 +198,7 @@ static int take(struct writer *w, const uint64_t *raw) {
     return rc;
 }
 
-/* Reads ring i until it is empty or must wait. Records before `settled` are given up when they have
- * waited long enough. Returns the number of records taken. */
+/* Reads ring i until it is empty or must wait. Records before `settled` are given up when they have waited long enough. Returns the number of records taken. */
 static uint64_t read_ring(struct writer *w, unsigned i, uint64_t settled, int last, int *waits) {
     struct ring *r = live_ring(w->live, i);
     /* Nobody writes into an orphan any more, even if its last record is unfinished. */

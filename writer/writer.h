@@ -32,8 +32,7 @@
 struct writer;
 
 struct writer_options {
-    /* Absolute; created with O_EXCL|O_NOFOLLOW, mode 0600. NULL: no trace, only a live file for
-     * requests to its mailbox; its trace_path is "" then. */
+    /* Absolute; created with O_EXCL|O_NOFOLLOW, mode 0600. NULL: no trace, only a live file for requests to its mailbox; its trace_path is "" then. */
     const char *trace_path;
     const char *run_dir; /* preferred place of the live file (live_place()), or NULL */
     unsigned nrings;     /* 0: LIVE_NRINGS */
@@ -41,8 +40,7 @@ struct writer_options {
     uint64_t large_ring; /* size in bytes of each large ring, a power of two; 0: none */
 };
 
-/* Creates the live file and the trace file; the first block (schema record) is pending. -EEXIST:
- * the trace file exists already. */
+/* Creates the live file and the trace file; the first block (schema record) is pending. -EEXIST: the trace file exists already. */
 int writer_open(struct writer **out, const struct writer_options *opt);
 struct live *writer_live(struct writer *w); /* the writer's, as is the path: until writer_close() */
 const char *writer_live_path(const struct writer *w);

@@ -91,7 +91,9 @@
     X(void *, PyContextVar_Set, (void *, void *))                                                  \
     X(void *, PyThreadState_GetUnchecked, (void))  /* 3.13 */                                      \
     X(void *, _PyThreadState_UncheckedGet, (void)) /* until 3.12 */                                \
-    X(void *, PyThreadState_Get, (void))           /* all versions; for the next two */            \
+    X(void *, PyThreadState_Get, (void))           /* all versions */                              \
+    X(void *, PyThreadState_New, (void *))         /* all versions; for the next one's result */   \
+    X(void *, PyInterpreterState_Main, (void))     /* 3.7 */                                       \
     X(void, PyThreadState_EnterTracing, (void *))  /* 3.11 */                                      \
     X(void, PyThreadState_LeaveTracing, (void *))                                                  \
     X(void *, PyFrame_GetBack, (void *))        /* 3.9 */                                          \

@@ -35,6 +35,7 @@ static struct {
  * it holds the GIL, releases it meanwhile, as it does between two bytecodes. When an evaluation takes longer, the next forks do not wait for it again.
  */
 static uint32_t inside; /* number of our threads that wait for the GIL or hold it (quiesce.h) */
+static uint32_t making; /* number of our threads that make their thread state (come_in()) */
 static uint32_t forks;  /* number of threads in fork(): meanwhile no thread of ours enters */
 static __thread uint32_t forking; /* this thread is in fork() */
 static int patience; /* ms that forks may still wait; inexact when two threads fork at once */
@@ -52,11 +53,12 @@ static int is_os_fork(void) {
 }
 
 static void before_fork(void) {
-    int saved = errno, has_gil;
+    int saved = errno, has_gil, ms = PATIENCE_MS;
     void *(*current)(void) = py.PyThreadState_GetUnchecked ? py.PyThreadState_GetUnchecked
                                                            : py._PyThreadState_UncheckedGet;
     __atomic_fetch_add(&forks, !forking, __ATOMIC_SEQ_CST);
     forking = 1;
+    quiesce_wait(&making, &ms);
     if (!quiesce_idle(&inside) && !visits && patience > 0 && capi_usable()) {
         void *thread = current ? current() : NULL;
         has_gil = thread && thread == py.PyGILState_GetThisThreadState();
@@ -91,13 +93,20 @@ static void be_first(void) {
     visited++;
 }
 
-static void come_in(void) {
-    while (quiesce_enter(&inside, &forks)) {
-        quiesce_leave(&inside);
+/* Making a thread state takes a lock of CPython's, without the GIL. Until 3.11 os.fork()'s child takes this lock before it makes it anew, and would wait for
+ * ever if a thread of ours held it at the fork: no fork begins meanwhile. Returns whether a state was made: it must be released once more at the end. */
+static int come_in(void) {
+    while (quiesce_enter(&making, &forks)) {
+        quiesce_leave(&making);
         sys_sleep(SYS_MS);
     }
+    int makes = py.version < 0x030c0000 && py.PyInterpreterState_Main && capi_usable();
+    __atomic_fetch_add(&inside, 1, __ATOMIC_SEQ_CST);
+    makes = makes && py.PyThreadState_New(py.PyInterpreterState_Main());
+    quiesce_leave(&making);
     visits = 1;
     patience = PATIENCE_MS;
+    return makes;
 }
 
 static int find(void (*fn)(void *), const void *arg) {
@@ -211,7 +220,7 @@ static void *visit(void *unused UNUSED) {
     struct visit v = {.arrived = 0};
     wait_for_main();
     be_first();
-    come_in();
+    int made = come_in();
     pthread_cleanup_push(leave, &v);
     if (capi_usable()) { /* checked as late as possible: PyGILState_Ensure() crashes once Python has ended */
         int gil = py.PyGILState_Ensure();
@@ -225,6 +234,8 @@ static void *visit(void *unused UNUSED) {
         pthread_mutex_unlock(&lock);
         if (v.work.fn)
             v.work.fn(v.work.arg);
+        if (made)
+            py.PyGILState_Release(0); /* PyGILState_LOCKED: the GIL is kept */
         py.PyGILState_Release(gil);
     }
     pthread_cleanup_pop(1);
@@ -335,7 +346,7 @@ void gil_after_fork(void) {
     pthread_mutex_init(&lock, NULL);
     memset(&queue, 0, sizeof queue);
     memset(&pending, 0, sizeof pending);
-    forks = forking = 0;
+    forks = making = forking = 0;
     inside = visits;
     of_parent = renewed ? *renewed : NULL;
 }

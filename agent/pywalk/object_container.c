@@ -152,9 +152,8 @@ void obj_put_exception(struct render *r, uint64_t addr, const struct object_type
  */
 #define BLOCK 64 /* elements */
 
-/* What follows the object's head, which ends in its size: the blocks at both ends, and the indexes of the first and the last
- * element in them; a count of changes; how many elements it may hold, -1: any number. A block has a pointer to the block
- * before it, its elements, and a pointer to the block after it. */
+/* What follows the object's head, which ends in its size: the blocks at both ends, and the indexes of the first and the last element in them; a count of
+ * changes; how many elements it may hold, -1: any number. A block has a pointer to the block before it, its elements, and a pointer to the block after it. */
 struct ends {
     uint64_t left, right, first, last, state, most;
 };

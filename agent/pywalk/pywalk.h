@@ -95,11 +95,10 @@ struct pywalk_thread {
     uint32_t flags; /* PYWALK_* */
     int64_t interp_id;
 };
-/* Lists the thread states of all interpreters, newest first per interpreter, as CPython links them. A thread that is
- * just being started may still have its creator's ident and tid, and no frames. tid is in the target's own pid
- * namespace. Returns how many (at most max; *more set when there were more), or -errno. -EAGAIN: Python is not
- * initialised (yet, or any more). Safe against concurrent changes: a broken link ends with -EBADMSG. With pw->keep *more is
- * -errno when only a part could be read. */
+/* Lists the thread states of all interpreters, newest first per interpreter, as CPython links them. A thread that is just being started may still have its
+ * creator's ident and tid, and no frames. tid is in the target's own pid namespace. Returns how many (at most max; *more set when there were more), or -errno.
+ * -EAGAIN: Python is not initialised (yet, or any more). Safe against concurrent changes: a broken link ends with -EBADMSG. With pw->keep *more is -errno when
+ * only a part could be read. */
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more);
 /* The interpreter of a thread state, 0 where it cannot be read. */
 uint64_t pywalk_interp(const struct pywalk *pw, uint64_t tstate);

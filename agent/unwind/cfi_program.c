@@ -118,8 +118,7 @@ static unsigned tracked(uint64_t reg) {
     return reg == CFI_RBP ? RBP : reg == CFI_RBX ? RBX : reg == CFI_RA ? RA : OTHER;
 }
 
-/* CFA expressions that compilers and linkers really write: reg+n; *(reg+n); the PLT's
- * rsp+8 + ((rip & 15) >= k) * 8, which is a constant once pc is known. */
+/* CFA expressions that compilers and linkers really write: reg+n; *(reg+n); the PLT's rsp+8 + ((rip & 15) >= k) * 8, which is a constant once pc is known. */
 static void cfa_expression(struct cfi_cursor *c, uint64_t pc, struct row *row) {
     uint64_t len = cfi_take_uleb(c), start = c->at;
     uint8_t op = cfi_take_byte(c);
