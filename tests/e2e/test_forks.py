@@ -272,3 +272,37 @@ def test_exit_of_a_child_while_an_evaluation_begins(probing, build, spawn, pytho
         assert probing(pid, "eval", "print(1)").stdout == "1\n"
     end.touch()
     assert process.communicate(timeout=240)[0] == "done\n" and process.returncode == 0
+
+
+# CPython's lock of its list of thread states: an evaluation's thread releases it late, when it has made its own.
+C_LATE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <semaphore.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+int sem_post(sem_t *s) {
+    static __thread int posts;
+    char name[16] = "";
+    prctl(PR_GET_NAME, name);
+    if (!strcmp(name, "probing-gil") && posts++ < 2)
+        nanosleep(&(struct timespec){0, 200000000}, NULL);
+    return ((int (*)(sem_t *))dlsym(RTLD_NEXT, "sem_post"))(s);
+}
+"""
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 11), count=2)
+def test_a_fork_while_a_thread_of_ours_makes_its_state(probing, program, build, spawn, python, tmp_path):
+    """The child of os.fork() takes that lock before it makes it anew: nobody would ever release it there."""
+    script, end, shared = tmp_path / "all_the_time.py", tmp_path / "end", program("late.so", C_LATE, "-shared", "-fPIC", "-ldl")
+    script.write_text(ALL_THE_TIME)
+    process = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", "--no-symbols", python.path, script, end], text=True,
+                    env=dict(os.environ, LD_PRELOAD=str(shared)))
+    assert process.stdout.readline() == "up\n"
+    pid = int(subprocess.run(["pgrep", "-P", str(process.pid)], stdout=subprocess.PIPE, universal_newlines=True).stdout or process.pid)
+    for _ in range(3):
+        assert probing(pid, "eval", "print(1)").stdout == "1\n"
+    end.touch()
+    assert process.communicate(timeout=240)[0] == "done\n" and process.returncode == 0
