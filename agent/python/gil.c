@@ -93,8 +93,8 @@ static void be_first(void) {
     visited++;
 }
 
-/* PyThreadState_New() takes a lock of CPython's without holding the GIL. Until 3.11 the child of os.fork() takes this lock before CPython initialises it again, so
- * that it would hang if a thread of ours held it at the fork: so no fork begins meanwhile. Returns 1 if a state was made, which must be released once more. */
+/* PyThreadState_New() takes a lock of CPython's without holding the GIL. Until 3.11 the child of os.fork() takes this lock before CPython initialises it again,
+ * and would hang if a thread of ours held it at the fork: so no fork begins meanwhile. Returns 1 if a state was made, which must be released once more. */
 static int come_in(void) {
     while (quiesce_enter(&making, &forks)) {
         quiesce_leave(&making);
