@@ -26,7 +26,8 @@
 #define NICE            (-10)
 #define SLICE           (MS / 10)
 #define RECHECK         (20 * MS) /* from this period on, signals are rechecked soon after a tick */
-#define TORN_TRIES      100       /* invalid readings in a row allowed: Python may be changing */
+#define GOLDEN          0x9e3779b97f4a7c15 /* the golden ratio, in 2^-64 */
+#define TORN_TRIES      100        /* invalid readings in a row allowed: Python may be changing */
 #define ENDED           UINT32_MAX /* value of `burst_done` when the thread has ended */
 
 struct sampler {
@@ -45,7 +46,8 @@ struct sampler {
     uint64_t covered; /* ns: ticks up to this time are accounted for; 0: start now */
     uint64_t since;   /* (a) ns: when the service thread found Python; 0: not yet, or sampling */
     uint64_t asleep;  /* number of ticks in a row that found every thread asleep */
-    uint64_t random;
+    uint64_t place;   /* of the sample within its tick, in 2^-64 of it */
+    uint64_t stays;   /* for so many ticks more */
 };
 
 static const char too_short[] = "it ended before the first tick";
@@ -168,15 +170,20 @@ static int upkeep(struct sampler *s, uint64_t now) {
 }
 
 /*
- * Plans the next sample, for ticks from `first` on. It is taken at a random time within them: at exact intervals, a loop whose duration
- * divides the period would always be seen at the same place. While the whole process sleeps, one sample stands for several ticks: else
- * each of a DataLoader's workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second.
+ * Plans the next sample, for ticks from `first` on. At exact intervals, a loop whose duration divides the period would always be seen at the
+ * same place. So every 2 to 5 ticks the sample moves within its tick by the golden ratio, whose multiples are spread evenly; the intervals in
+ * between are equal, and take few bytes. While the whole process sleeps, one sample stands for several ticks: else each of a DataLoader's
+ * workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second.
  */
 static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
     /* Back off sooner than for a single thread: that saves a system call, this saves a wake-up. */
     uint64_t span = backoff_ticks(2 * s->asleep, period), last = first + (span - 1) * period;
-    s->random = known_mix(s->random, first);
-    return (struct tick){.at = last - s->random % (span * period), .last = last, .span = span};
+    if (s->stays-- == 0) {
+        s->place = s->place ? s->place + GOLDEN : known_mix(0, first);
+        s->stays = 1 + known_mix(s->place, first) % 4;
+    }
+    uint64_t early = (uint64_t)((unsigned __int128)s->place * (span * period) >> 64);
+    return (struct tick){.at = last - early, .last = last, .span = span};
 }
 
 /* In a forked child, returns the time from which ticks count as missed: the fork's, less a random part of a period, so that a short life has its share. Else 0. */
