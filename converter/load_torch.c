@@ -170,6 +170,8 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
         v.flags |= v.has_step ? 0 : FLAG_EVALUATION;
         v.step = s->number;
         v.seq = s->seq;
+        for (const struct torch_step *p = s; (p = torch_steps_part(p)) != NULL;)
+            v.seq += p->seq;
         s->seq += v.stage <= STAGE_BACKWARD;
     }
     v.part = part_of(tc, v.stage);

@@ -271,6 +271,8 @@ static size_t settled(const struct torch_state *t, const struct torch_point *p, 
                 limit = t->threads[i]->open[k].ts;
     while (n + 1 < p->steps.n && s[n].end <= limit)
         train |= torch_steps_is(&s[n++]);
+    for (size_t i = n; i > 0 && !torch_steps_is(&s[i - 1]); i--)
+        n = s[i - 1].source == TORCH_PART ? i - 1 : n; /* the step is needed with its parts */
     return train ? n : 0; /* the first one that is a step must be known */
 }
 

@@ -103,6 +103,12 @@ int torch_steps_ready(struct torch_steps *t) {
     last->number = number;
     last->source = source;
     last->tid = t->leader;
+    for (size_t i = 0, part = SIZE_MAX; i < t->n; i++) {
+        struct torch_step *s = &t->s[i];
+        int is = torch_steps_is(s);
+        s->part = part != SIZE_MAX && (is || s->source == TORCH_PART) ? (unsigned)(i - part) : 0;
+        part = is ? SIZE_MAX : s->source == TORCH_PART ? i : part;
+    }
     /* not the first: one that is a part of the next step ends where it begins */
     t->memo = t->n - 1;
     return 0;

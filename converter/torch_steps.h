@@ -27,6 +27,8 @@ struct torch_step {
     uint64_t number, begin, end; /* monotonic ns; end 0: it has no end */
     unsigned
         source; /* enum torch_source, or TORCH_WITHIN; TORCH_EVALUATION: not a step, and number is that of the next step */
+    unsigned
+        part; /* how far before it in the array its last part (TORCH_PART) is, or a part's the one before that; 0: it has none */
     int64_t ns[TORCH_PARTS];
     uint64_t count[TORCH_PARTS];
     uint64_t seq; /* number of rows numbered within the step so far */
@@ -62,7 +64,11 @@ static inline int torch_steps_by_root(unsigned source) {
 }
 /* Returns 1 for a step, 0 for an evaluation or a part of another step. */
 static inline int torch_steps_is(const struct torch_step *s) {
-    return s->source != TORCH_EVALUATION && s->source != TORCH_WITHIN;
+    return s->source != TORCH_EVALUATION && s->source != TORCH_WITHIN && s->source != TORCH_PART;
+}
+/* Returns the part before a step or part; NULL: it has none. */
+static inline const struct torch_step *torch_steps_part(const struct torch_step *s) {
+    return s->part ? s - s->part : NULL;
 }
 
 /* Both return 0 or -ENOMEM. */

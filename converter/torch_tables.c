@@ -30,14 +30,30 @@ static int write_sums(struct load *l, const struct torch_state *t) {
     return rc;
 }
 
+/* Returns the step with its parts added; what interrupted it is taken from its beginning, so that the duration leads to the end. */
+static struct torch_step with_parts(const struct torch_step *s) {
+    struct torch_step whole = *s;
+
+    for (const struct torch_step *p = s; (p = torch_steps_part(p)) != NULL;) {
+        whole.begin -= p->end - p->begin;
+        whole.seq += p->seq;
+        for (int k = 0; k < TORCH_PARTS; k++) {
+            whole.ns[k] += p->ns[k];
+            whole.count[k] += p->count[k];
+        }
+    }
+    return whole;
+}
+
 static int write_steps(struct load *l, const struct torch_state *t) {
     sqlite3_stmt *st;
     struct clock_map *c = &l->meta->clock;
     int rc = sqlite3_prepare_v2(l->db, "INSERT INTO torch_step VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
                                 -1, &st, NULL);
     for (size_t i = 0; rc == SQLITE_OK && i < t->steps.n; i++) {
-        const struct torch_step *s = &t->steps.s[i];
-        if ((!s->end && !s->seq && !s->ns[TORCH_DATA]) || s->source == TORCH_WITHIN)
+        const struct torch_step whole = with_parts(&t->steps.s[i]), *s = &whole;
+        if ((!s->end && !s->seq && !s->ns[TORCH_DATA]) || s->source == TORCH_WITHIN ||
+            s->source == TORCH_PART)
             continue; /* nothing came after the last end, or it is part of the next step */
         if (l->shared.hi && (s->begin > l->shared.hi || (s->end && s->end < l->shared.lo)))
             continue;
@@ -122,7 +138,7 @@ int torch_tables_last(struct load *l, struct torch_state *t) {
     for (size_t i = 1; i < s->n; i++) /* not in order: the last step is not known */
         n = s->s[i].begin < s->s[i - 1].begin ? 0 : n;
     for (size_t i = 0; i < n; i++)
-        if (s->s[i].source != TORCH_EVALUATION && (int64_t)s->s[i].number > before)
+        if (torch_steps_is(&s->s[i]) && (int64_t)s->s[i].number > before)
             before = (int64_t)s->s[i].number;
     t->since = n ? s->s[n].begin : 0;
     snprintf(sql, sizeof sql,

@@ -40,7 +40,9 @@ enum torch_source {
     TORCH_BY_PASS =
         4, /* as BY_ROOT, before any backward pass, for what may be part of the first step: a call with gradients, or one alone without */
     TORCH_GOES_ON =
-        5 /* the EVALUATION that ended last extends to here: it is made of the parts of a call that is not seen (m.__call__) */
+        5, /* the EVALUATION that ended last extends to here: it is made of the parts of a call that is not seen (m.__call__) */
+    TORCH_PART =
+        6 /* no step has ended: evaluation begins amid an accumulation, and the time since the last end is a part of the next step */
 };
 
 enum { TORCH_FAILED = 1 /* the call was left by an exception */ };

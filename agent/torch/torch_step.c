@@ -239,6 +239,8 @@ static void idles(struct torch_thread *l, struct node *m, const struct node *n) 
     int evaluates = trained && node_evaluates(n);
     if (evaluates)
         zeroes(l);
+    if (evaluates && !s.fresh && s.optimizer && s.unseen < 0 && !s.manual)
+        s.begin = put_end(l, TORCH_PART, 0), s.fresh = 1;
     int behind = s.evaluated && s.idle && !trained; /* a reference model's call after a model's */
     s.evaluating = s.evaluated =
         s.fresh && (evaluates || (again && trained) || ((again || behind) && !s.usual));

@@ -16,7 +16,7 @@ CREATE TABLE torch_call(
   seq INTEGER NOT NULL,   -- 0, 1, ... within that step
   call_tid INTEGER        -- kernel thread id of the thread whose calls `call` counts; NULL: this thread
 );
--- Steps, and the evaluation between them. The times of the parts exclude each other, and are those of the thread that counts the steps.
+-- Steps, and the evaluation between them. The evaluation amid an accumulation is none of its step's: the step's ts is later by its duration. The times of the parts exclude each other, and are those of the thread that counts the steps.
 CREATE TABLE torch_step(
   id INTEGER PRIMARY KEY, ts INTEGER NOT NULL,
   duration INTEGER,        -- NULL: the recording ended before the step

@@ -104,6 +104,15 @@ for _ in range(4):
     train(n=5)
     evaluate(3)
 """, [("evaluation", 7, 7, 0, 0)] + [("optimizer", 5, 5, 5, 5), ("evaluation", 3, 3, 0, 0)] * 4),
+    "evaluation_amid_accumulation": ("""
+for _ in range(3):
+    for i in range(10):
+        m(x).sum().backward()
+        if i % 4 == 3: opt.step()
+    evaluate(3)
+    evaluate(2)
+m(x).sum().backward(); opt.step()
+""", [("optimizer", 2, 8, 8, 2), ("evaluation", 5, 5, 0, 0)] + [("optimizer", 2, 10, 10, 2), ("evaluation", 5, 5, 0, 0)] * 2 + [("optimizer", 1, 3, 3, 1)]),
     "evaluation_of_another_at_first": ("""
 average = Model()
 evaluate(4, average)
