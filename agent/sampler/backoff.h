@@ -9,10 +9,9 @@
  *         else        b.asleep = 0;
  *     }
  *
- * Most threads of most programs sleep most of the time, and reading a thread's CPU clock is a system call: at 1 kHz, a
- * hundred idle threads took a twentieth of a CPU. So a sleeping thread is read once in a run of ticks, 8 ms at most, and that
- * sample counts for all of them. The tick within the run is chosen at random, so that a thread that works at fixed intervals is
- * seen at work as often as it should be. Each tick is counted exactly once.
+ * Most threads of most programs sleep most of the time, and reading a thread's CPU clock is a system call: at 1 kHz, a hundred idle threads took a twentieth
+ * of a CPU. So a sleeping thread is read once in a run of ticks, 8 ms at most, and that sample counts for all of them. The tick within the run is chosen at
+ * random, so that a thread that works at fixed intervals is seen at work as often as it should be. Each tick is counted exactly once.
  *
  * Pure functions: they read no clock and have no static data. Times are in ns.
  */

@@ -268,9 +268,8 @@ static int sample(struct sampler *s) {
 }
 
 /*
- * Ticks should come on time, also where every CPU is busy: a thread that asks for short slices gets its CPU sooner
- * (Linux 6.12; ignored before), and so does one of higher priority (refused without the privilege).
- * A shorter slice takes nothing away from the target.
+ * Ticks should come on time, also where every CPU is busy: a thread that asks for short slices gets its CPU sooner (Linux 6.12; ignored before), and so does
+ * one of higher priority (refused without the privilege). A shorter slice takes nothing away from the target.
  */
 static void come_on_time(void) {
     struct {

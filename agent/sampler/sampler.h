@@ -3,10 +3,9 @@
  * sampler.h - takes the stacks of all Python threads at a fixed rate (agent/README.md, life of a sample). It is a part
  * (agent/core/part.h) with a thread of its own, which waits until Python is initialised.
  *
- * Writes thread, frame, stack and sample records into rings of the live file: blocked threads' samples into its own ring, a
- * running thread's from the signal handler into that thread's ring. Loss is counted in live->lost[]. In the target it installs
- * one handler, for SIGURG (else the highest free real-time signal: handler.c says why), with SA_RESTART | SA_SIGINFO; it stays
- * installed if a signal of ours may still be pending. Never takes a lock that the target may hold.
+ * Writes thread, frame, stack and sample records into rings of the live file: blocked threads' samples into its own ring, a running thread's from the signal
+ * handler into that thread's ring. Loss is counted in live->lost[]. In the target it installs one handler, for SIGURG (else the highest free real-time signal:
+ * handler.c says why), with SA_RESTART | SA_SIGINFO; it stays installed if a signal of ours may still be pending. Never takes a lock that the target may hold.
  */
 #ifndef PROBING_AGENT_SAMPLER_H
 #define PROBING_AGENT_SAMPLER_H

@@ -2,8 +2,7 @@
 /*
  * sampler_threads.h - the sampler thread's data about each Python thread, and what it does with each thread at a tick.
  *
- * Only the sampler thread uses all this; the data that the signal handler uses is in struct request
- * (handler.h).
+ * Only the sampler thread uses all this; the data that the signal handler uses is in struct request (handler.h).
  */
 #ifndef PROBING_AGENT_SAMPLER_THREADS_H
 #define PROBING_AGENT_SAMPLER_THREADS_H

@@ -82,10 +82,9 @@ static void idle_sample(struct sampler_table *s, struct sampled *t, uint64_t las
 }
 
 /*
- * `missed` ticks passed while the sampler itself had no CPU. A thread whose CPU time grew by less than the time that passed was
- * blocked for the difference, and a blocked thread's stack does not change: these ticks are not lost. They count for the stack
- * that the thread was blocked with before, if it was blocked, else for the present one. Returns the number of ticks that belong to
- * the present stack; ticks in which the thread ran are counted as lost.
+ * `missed` ticks passed while the sampler itself had no CPU. A thread whose CPU time grew by less than the time that passed was blocked for the difference,
+ * and a blocked thread's stack does not change: these ticks are not lost. They count for the stack that the thread was blocked with before, if it was blocked,
+ * else for the present one. Returns the number of ticks that belong to the present stack; ticks in which the thread ran are counted as lost.
  */
 static uint64_t share_missed(struct sampler_table *s, struct sampled *t, uint64_t cpu,
                              const struct tick *tick) {

@@ -7,10 +7,9 @@
  *         rules_put(&r, generation, pc, leaf, &rule, &span);
  *     }
  *
- * One table has the rules of return addresses, of which a program has some thousands. The other has the rules of pieces of functions, for
- * the innermost frame (`leaf`), which may be at any instruction: a numeric loop has hundreds of them, mostly covered by one rule, and in
- * the first table they would evict the others.
- * `generation`: that of the list of modules; rules that were stored under another one are not found.
+ * One table has the rules of return addresses, of which a program has some thousands. The other has the rules of pieces of functions, for the innermost frame
+ * (`leaf`), which may be at any instruction: a numeric loop has hundreds of them, mostly covered by one rule, and in the first table they would evict the
+ * others. `generation`: that of the list of modules; rules that were stored under another one are not found.
  *
  * Initially all zeros. Any thread, any signal handler; nothing is allocated. Writers do not wait for each other: the words of an entry are
  * written one after the other without a lock, and its tag is computed from the other words, so that a mixture of two writes matches nothing.
