@@ -3,11 +3,10 @@
  * comm_nccl.c - finds when the GPU begins NCCL's operations and when it has finished them: by a CUDA event in the stream before the
  * operation, and one after it. The call of the backend itself only enqueues the operation.
  *
- * NCCL's functions (ncclAllReduce() and so on; their C interface is stable) are wrapped by ours: the entries in libtorch_cuda's GOT are
- * overwritten. NCCL starts a group's operations when its outermost ncclGroupEnd() returns, so the second event is recorded after
- * that. A thread of the agent queries the events, because the program's threads are often blocked in the driver, above all when
- * something hangs. To convert the GPU's times to our clock, that thread now and then records an event (the anchor) in a stream of its
- * own and waits for it. The thread lives as long as the recording.
+ * NCCL's functions (ncclAllReduce() and so on; their C interface is stable) are wrapped by ours: the entries in libtorch_cuda's GOT are overwritten. NCCL
+ * starts a group's operations when its outermost ncclGroupEnd() returns, so the second event is recorded after that. A thread of the agent queries the events,
+ * because the program's threads are often blocked in the driver, above all when something hangs. To convert the GPU's times to our clock, that thread now and
+ * then records an event (the anchor) in a stream of its own and waits for it. The thread lives as long as the recording.
  */
 #include <dlfcn.h>
 

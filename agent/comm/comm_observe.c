@@ -2,12 +2,11 @@
 /*
  * comm_observe.c - sees the completion of operations, by a global RecordFunction callback of USER scope, in C.
  *
- * For a send or receive, the backend begins a RecordFunction in the function that comm_wrap.c wraps; for a collective, a thread of the
- * backend begins it when it executes the operation (comm_executing() finds which). The start callback returns the operation, which begins
- * like an at::ObserverContext (with a pointer to a vtable of two destructors): torch passes it to the end callback on whatever thread
- * completes the operation, and then destroys it, which does nothing. For any other USER event, only the name is compared. The first operation
- * of a recording registers the callback, so a program that does not communicate has none; it is removed when the recording ends. A
- * RecordFunction that has begun by then still ends here, because torch keeps in it the callbacks to be called.
+ * For a send or receive, the backend begins a RecordFunction in the function that comm_wrap.c wraps; for a collective, a thread of the backend begins it when
+ * it executes the operation (comm_executing() finds which). The start callback returns the operation, which begins like an at::ObserverContext (with a pointer
+ * to a vtable of two destructors): torch passes it to the end callback on whatever thread completes the operation, and then destroys it, which does nothing.
+ * For any other USER event, only the name is compared. The first operation of a recording registers the callback, so a program that does not communicate has
+ * none; it is removed when the recording ends. A RecordFunction that has begun by then still ends here, because torch keeps in it the callbacks to be called.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -6,10 +6,9 @@
  * (an intrusive_ptr) is returned in memory, and references are pointers. The wrappers take as many arguments as any function has, and
  * pass all of them on; a function that has fewer never uses the rest.
  *
- * A method may call others (gloo's reduce_scatter calls all_reduce) through the same vtable: those are parts of the operation. Only a
- * method that calls no other is executed by a thread of gloo's and has a RecordFunction, so the first part takes its caller's ticket,
- * and each further part adds a ticket. A C++ exception (an operation that gloo does not have, tensors that do not fit) passes through
- * our frames; the personality routine of call() notices it.
+ * A method may call others (gloo's reduce_scatter calls all_reduce) through the same vtable: those are parts of the operation. Only a method that calls no
+ * other is executed by a thread of gloo's and has a RecordFunction, so the first part takes its caller's ticket, and each further part adds a ticket. A C++
+ * exception (an operation that gloo does not have, tensors that do not fit) passes through our frames; the personality routine of call() notices it.
  */
 #include <stdio.h>
 

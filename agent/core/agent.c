@@ -41,6 +41,11 @@ enum agent_phase agent_wait_phase(enum agent_phase phase, int timeout_ms) {
     return (enum agent_phase)is;
 }
 
+void agent_begin_now(void) {
+    if (sys_swap(&agent_word.phase, AGENT_WAITING, AGENT_STARTING) == AGENT_WAITING)
+        sys_wake(&agent_word.phase);
+}
+
 void agent_wake(void) {
     struct live *l = quiesce_enter(&agent_word.wakers, &agent_word.live);
     if (l)
@@ -79,9 +84,9 @@ static const char *lacks_space(void) {
  * ---- fork: a child leaves its parent's recording alone and begins one of its own ----
  *
  * The child's memory is a copy in which the agent's threads do not exist. The handler resets
- * what they left, and starts a service thread that waits a while before it creates any file, because most children
- * exec or exit at once. The service thread holds the fork lock while it opens or closes things, so that
- * the copy is consistent; the forking thread waits for the lock for a limited time, after which the child leaks.
+ * what they left, and starts a service thread that waits a while before it creates any file, because most children exec or exit at once. The service thread
+ * holds the fork lock while it opens or closes things, so that the copy is consistent; the forking thread waits for the lock for a limited time, after which
+ * the child leaks.
  */
 static void child(void) {
     struct agent *a = &probing_agent;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inject.c - the stub that an injector dlopens into a running process (agent.h). Its constructor only starts a
- * thread: so the caller of dlopen(), perhaps a thread that a debugger has stopped, continues at once, and the agent is
- * loaded by a thread that holds no lock.
+ * inject.c - the stub that an injector dlopens into a running process (agent.h). Its constructor only starts a thread: so the caller of dlopen(), perhaps a
+ * thread that a debugger has stopped, continues at once, and the agent is loaded by a thread that holds no lock.
  *
  * The stub writes the result to inject.status in its own directory, as one line: "0 ok", or "-ERRNO text".
  * With PROBING_STAGED in inject.conf, the injector that waits for the result holds a lock (flock) on the directory. When nobody holds

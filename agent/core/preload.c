@@ -89,9 +89,8 @@ PROBING_EXPORT const char *__tsan_default_suppressions(void) {
 /* ---- os.fork() of 3.12 and later --------------------------------------------------------------- */
 
 /*
- * It reads the number of threads from /proc/self/stat and prints a DeprecationWarning when there are
- * several. The agent's threads are safe for fork (agent.c), and the program must not print what it would not
- * print without us: so CPython itself, and no other caller, is shown that file without our threads.
+ * It reads the number of threads from /proc/self/stat and prints a DeprecationWarning when there are several. The agent's threads are safe for fork (agent.c),
+ * and the program must not print what it would not print without us: so CPython itself, and no other caller, is shown that file without our threads.
  */
 static FILE *open_stat_without_us(void) {
     char buf[1024], *number, *tail;

@@ -60,6 +60,8 @@ extern struct agent probing_agent;
 
 /* Wakes the service thread. Async-signal-safe; safe while the live file is being closed. */
 void agent_wake(void);
+/* In a forked child that waits before it is recorded: begins at once. Any thread; async-signal-safe. */
+void agent_begin_now(void);
 /* Sets the phase and wakes the threads that wait for it. */
 void agent_set_phase(enum agent_phase phase);
 /* Waits while the phase is `phase`, for at most timeout_ms. Returns the phase then. Async-signal-safe. */

@@ -78,10 +78,9 @@ static void after_fork(void) {
 }
 
 /*
- * Handlers that run before a fork run in reverse order of registration. Ours must wait for a visit to end before a library's handler takes a lock
- * that the evaluated code, which holds the GIL, may wait for. So ours is registered again when libraries were loaded since and, as they may
- * register theirs later, at the 1st, 2nd, 4th, 8th ... visit. None is ever unregistered: glibc does that with exit()'s lock held, and a child that
- * is forked meanwhile could never exit.
+ * Handlers that run before a fork run in reverse order of registration. Ours must wait for a visit to end before a library's handler takes a lock that the
+ * evaluated code, which holds the GIL, may wait for. So ours is registered again when libraries were loaded since and, as they may register theirs later, at
+ * the 1st, 2nd, 4th, 8th ... visit. None is ever unregistered: glibc does that with exit()'s lock held, and a child that is forked meanwhile could never exit.
  */
 static void be_first(void) {
     static uint32_t visited, made;

@@ -2,10 +2,9 @@
 /*
  * pyspan.h - probing.span("name"): context manager and decorator.
  *
- * A Span is no more than a name: there is one object for each name, which can be entered again and again, nested, in any thread
- * or task. Each `with` that is recorded creates an Entry, which a context variable holds (so that each asyncio
- * task sees its own; before 3.7: each thread); the entry refers to the one around it. While nothing is recorded, no entry is
- * created, and __exit__ finds nothing to end.
+ * A Span is no more than a name: there is one object for each name, which can be entered again and again, nested, in any thread or task. Each `with` that is
+ * recorded creates an Entry, which a context variable holds (so that each asyncio task sees its own; before 3.7: each thread); the entry refers to the one
+ * around it. While nothing is recorded, no entry is created, and __exit__ finds nothing to end.
  */
 #ifndef PROBING_AGENT_PYSPAN_H
 #define PROBING_AGENT_PYSPAN_H

@@ -7,11 +7,10 @@
  *     variables_open();                  // a recording begins
  *     variables_close(w);                // it ends: says which expressions never matched
  *
- * Everything else happens in the thread that trains, at the end of a step (steps.h): its Python frames are
- * searched for the function, innermost first, and the local variable is read in place; no dictionary of the frame's locals is
- * created, since that would keep tensors alive. Values are converted by pyvalue.h. An error is noted once for each expression and never
- * raised. Returns are reported by sys.monitoring, for the one code object only. Before 3.12 nothing is as cheap: a profile function
- * is set from the end of a step, or of a model's call within the function (steps_work), to the next of these.
+ * Everything else happens in the thread that trains, at the end of a step (steps.h): its Python frames are searched for the function, innermost first, and the
+ * local variable is read in place; no dictionary of the frame's locals is created, since that would keep tensors alive. Values are converted by pyvalue.h. An
+ * error is noted once for each expression and never raised. Returns are reported by sys.monitoring, for the one code object only. Before 3.12 nothing is as
+ * cheap: a profile function is set from the end of a step, or of a model's call within the function (steps_work), to the next of these.
  */
 #ifndef PROBING_AGENT_VARIABLES_H
 #define PROBING_AGENT_VARIABLES_H

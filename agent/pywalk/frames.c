@@ -137,10 +137,9 @@ INLINE int frame_size(struct window *w, const struct pywalk_fields *f, uint64_t 
 }
 
 /*
- * 3.11 and 3.12: checks that the chain is the one that runs. The frame that is named as the current one may be stale (see
- * first_frame), or the chain may have been torn where a generator is just being suspended. But the data
- * stack is always in order: its newest frame is the innermost of the chain, or one that is just being set up
- * or cleared lies above it; and its first slot is the chain's outermost one.
+ * 3.11 and 3.12: checks that the chain is the one that runs. The frame that is named as the current one may be stale (see first_frame), or the chain may have
+ * been torn where a generator is just being suspended. But the data stack is always in order: its newest frame is the innermost of the chain, or one that is
+ * just being set up or cleared lies above it; and its first slot is the chain's outermost one.
  */
 INLINE int data_stack_check(struct window *w, const struct pywalk_fields *f, uint64_t tstate,
                             const struct chain *c, const bool direct) {

@@ -17,10 +17,9 @@
  * Everything that is read counts as garbage until it has been checked; the limits bound the work. An object that cannot be
  * read is shown as <unreadable at 0x...>, one that makes no sense as <corrupt at 0x...>: an object just being created may be either.
  *
- * Allocates nothing, keeps no global state; 16 KB of stack, 40 KB where arrays of objects hold each other. For use from
- * outside the target: pw must read through a callback that fails for bad addresses (not pywalk_read_direct). Not meant for signal handlers (it formats numbers).
- * Layouts: object_table.inc (gen_objects.py; 3.13+ compared with the target's own _Py_DebugOffsets), torch_table.inc
- * (gen_torch.py; each tensor is checked against it).
+ * Allocates nothing, keeps no global state; 16 KB of stack, 40 KB where arrays of objects hold each other. For use from outside the target: pw must read
+ * through a callback that fails for bad addresses (not pywalk_read_direct). Not meant for signal handlers (it formats numbers). Layouts: object_table.inc
+ * (gen_objects.py; 3.13+ compared with the target's own _Py_DebugOffsets), torch_table.inc (gen_torch.py; each tensor is checked against it).
  */
 #ifndef PROBING_PYWALK_OBJECT_H
 #define PROBING_PYWALK_OBJECT_H

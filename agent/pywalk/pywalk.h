@@ -12,14 +12,12 @@
  *     rc = pywalk_code(&pw, frames[0].code, &code);
  *     line = pywalk_frame_line(&pw, &code, frames[0].lasti);
  *
- * Layouts: 3.6-3.12 from offsets_table.inc, generated from each version's own headers by
- * gen_offsets.py (checked in with its output); 3.13-3.15 from _Py_DebugOffsets, every field range-checked before
- * use. Final releases, x86-64, builds with a GIL (debug builds too, from 3.8); anything else is -ENOTSUP.
+ * Layouts: 3.6-3.12 from offsets_table.inc, generated from each version's own headers by gen_offsets.py (checked in with its output); 3.13-3.15 from
+ * _Py_DebugOffsets, every field range-checked before use. Final releases, x86-64, builds with a GIL (debug builds too, from 3.8); anything else is -ENOTSUP.
  *
- * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no global state: everything is in
- * struct pywalk, which is read-only after init and may be shared by threads and handlers. Stack: pywalk_frames 9 KB, the others 1 KB: a handler on
- * an alternate stack calls pywalk_frames_in. Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure),
- * -ENOTSUP this version or build is not known.
+ * All functions but pywalk_find_pthread_tid_off are async-signal-safe, allocate nothing, hold no lock and keep no global state: everything is in struct
+ * pywalk, which is read-only after init and may be shared by threads and handlers. Stack: pywalk_frames 9 KB, the others 1 KB: a handler on an alternate stack
+ * calls pywalk_frames_in. Errors: -EFAULT unreadable memory, -EBADMSG inconsistent (a torn or corrupt structure), -ENOTSUP this version or build is not known.
  */
 #ifndef PROBING_PYWALK_H
 #define PROBING_PYWALK_H
@@ -121,15 +119,13 @@ struct pywalk_frame {
     uint32_t flags; /* PYWALK_* */
 };
 /*
- * The Python frames of a thread, innermost first; shims, trampolines and incomplete frames (3.11+: not yet at
- * their first traceable instruction; CPython does not show them either) are left out. So there may be one
- * native eval loop, the innermost, more than there are entry frames: match them from the outermost on.
+ * The Python frames of a thread, innermost first; shims, trampolines and incomplete frames (3.11+: not yet at their first traceable instruction; CPython does
+ * not show them either) are left out. So there may be one native eval loop, the innermost, more than there are entry frames: match them from the outermost on.
  *
- * Returns the count, 0 for a thread running no Python, or -errno. *cut (may be NULL) is set when there were more
- * than max: then the base was not reached, and not checked.
- * -EBADMSG: the chain did not reach its base, has a cycle, an unknown owner or something that is no code object, or (3.11,
- * 3.12) is not the one on the thread's data stack: no part of it is returned. A stopped or interrupted thread gives it as well when it is caught
- * entering an eval loop (3.11, 3.12: some instructions, whenever C calls Python): try again a little later, or leave the sample out.
+ * Returns the count, 0 for a thread running no Python, or -errno. *cut (may be NULL) is set when there were more than max: then the base was not reached, and
+ * not checked. -EBADMSG: the chain did not reach its base, has a cycle, an unknown owner or something that is no code object, or (3.11, 3.12) is not the one
+ * on the thread's data stack: no part of it is returned. A stopped or interrupted thread gives it as well when it is caught entering an eval loop (3.11, 3.12:
+ * some instructions, whenever C calls Python): try again a little later, or leave the sample out.
  *
  * pw->keep is for memory that does not change: 1: the part of a chain that can be read is returned; 2: also a part of a chain that is inconsistent. *cut
  * is -errno then, and a frame without a readable code object has a `code` of 0.
@@ -160,9 +156,8 @@ int pywalk_code(const struct pywalk *pw, uint64_t code, struct pywalk_code *out)
  * through the callback in small pieces. A lasti of -1 gives the first line. */
 int pywalk_frame_line(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti);
 /*
- * From 3.11 on the columns as well: where the expression being evaluated begins and ends (the end is exclusive), in bytes of
- * the UTF-8 source line from 0 on, as co_positions() has them. -1: not known (before 3.11, -X no_debug_ranges, made by
- * the compiler). Lines are 0 where the instruction has none. 0 or -errno.
+ * From 3.11 on the columns as well: where the expression being evaluated begins and ends (the end is exclusive), in bytes of the UTF-8 source line from 0 on,
+ * as co_positions() has them. -1: not known (before 3.11, -X no_debug_ranges, made by the compiler). Lines are 0 where the instruction has none. 0 or -errno.
  */
 struct pywalk_position {
     int32_t line, end_line;

@@ -3,10 +3,9 @@
  * step_memory.c - records the process's memory at the ends of steps, in a record each: resident and virtual size, and what torch's
  * allocator has on the GPU. Runs in the thread that trains.
  *
- * /proc/self/statm is opened each time, because a descriptor kept open would be one of the program's: 2 us with warm caches, 37 us
- * (measured) right after an optimizer has displaced them. So reading is limited to 1 / SHARE of the time: steps of 40 ms and more have
- * a record, shorter ones now and then; the first FIRST steps have one whatever it costs. Only values that were read at that
- * step's end are recorded.
+ * /proc/self/statm is opened each time, because a descriptor kept open would be one of the program's: 2 us with warm caches, 37 us (measured) right after an
+ * optimizer has displaced them. So reading is limited to 1 / SHARE of the time: steps of 40 ms and more have a record, shorter ones now and then; the first
+ * FIRST steps have one whatever it costs. Only values that were read at that step's end are recorded.
  */
 #include "agent/core/part.h"
 #include "agent/core/producer.h"

@@ -19,6 +19,8 @@ __thread struct torch_thread *torch_thread_mine;
 static struct torch_thread *threads[TORCH_THREADS]; /* (a) never freed */
 static struct live *open_live;                      /* (a) */
 static uint32_t generations;
+static uint64_t
+    early; /* (a) calls and marks in a forked child before its recording, + 1; 0: it has begun */
 static pthread_key_t key;
 static uint64_t anchor_ns, anchor_tsc, measured;
 
@@ -111,8 +113,14 @@ static void reset(struct torch_thread *l, uint32_t generation) {
 struct torch_thread *torch_thread_slow(void) {
     struct torch_thread *l = torch_thread_mine;
     uint32_t generation = __atomic_load_n(&agent_word.torch, __ATOMIC_ACQUIRE);
-    if (!generation)
+    if (!generation) {
+        uint64_t n = __atomic_load_n(&early, __ATOMIC_RELAXED), seen = n;
+        while (n && (seen = sys_swap(&early, n, n + 1)) != n)
+            n = seen;
+        if (n == 1) /* a forked child that trains neither execs nor ends at once */
+            agent_begin_now();
         return NULL;
+    }
     if (!l) {
         if (!(l = take()))
             return NULL;
@@ -203,6 +211,8 @@ void torch_threads_open(struct live *live) {
     if (++generations == 0)
         generations = 1;
     __atomic_store_n(&open_live, live, __ATOMIC_RELAXED);
+    if (early)
+        live_lose(live, TRACE_LOST_no_ring, __atomic_exchange_n(&early, 0, __ATOMIC_RELAXED) - 1);
     quiesce_set(&agent_word.torch, generations);
 }
 
@@ -240,6 +250,7 @@ int torch_threads_close(int ms) {
 void torch_threads_after_fork(void) {
     agent_word.torch = 0;
     open_live = NULL;
+    early = 1;
     for (unsigned i = 0; i < TORCH_THREADS && threads[i]; i++) {
         struct torch_thread *l = threads[i];
         l->busy = 0;

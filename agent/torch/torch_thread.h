@@ -113,7 +113,7 @@ static inline struct torch_thread *torch_thread_here(void) {
     uint32_t generation = __atomic_load_n(&agent_word.torch, __ATOMIC_RELAXED);
     if (__builtin_expect(l && l->generation == generation && generation, 1))
         return l;
-    return generation ? torch_thread_slow() : NULL;
+    return torch_thread_slow();
 }
 
 static inline uint64_t torch_thread_clock(const struct torch_thread *l) {

@@ -2,10 +2,9 @@
 /*
  * trigger_exception.c - uncaught exceptions, recorded before the interpreter prints them.
  *
- * The objects sys.excepthook and threading.excepthook are not replaced. Instead, the C function pointers in the method definitions
- * of the built-in hooks are (writable data of the interpreter). So `sys.excepthook is sys.__excepthook__` still holds, and Python
- * code sees no change. Where the program sets a hook of its own, exceptions are recorded only if
- * that hook calls the built-in one, which most do. SystemExit calls no hook.
+ * The objects sys.excepthook and threading.excepthook are not replaced. Instead, the C function pointers in the method definitions of the built-in hooks are
+ * (writable data of the interpreter). So `sys.excepthook is sys.__excepthook__` still holds, and Python code sees no change. Where the program sets a hook of
+ * its own, exceptions are recorded only if that hook calls the built-in one, which most do. SystemExit calls no hook.
  */
 #include <stdio.h>
 
