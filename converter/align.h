@@ -44,10 +44,11 @@ struct align_boot {
     size_t matches; /* number of instants shared with other boots that were used */
     int64_t
         offset; /* ns by which its time of day is ahead of the aligned time (median over its anchors); 0: no anchors */
-    double drift;       /* of its CLOCK_MONOTONIC against the reference's, as a fraction */
-    double residual;    /* median distance of a match from the line, in ns */
-    double uncertainty; /* of the line, in ns; -1: not known */
-    uint32_t known;     /* id of its row in the database that is extended; 0: none */
+    double drift;    /* of its CLOCK_MONOTONIC against the reference's, as a fraction */
+    double residual; /* median distance of a match from the line, in ns */
+    double
+        uncertainty; /* of the line, with that of the boots that it was computed from, in ns; -1: not known */
+    uint32_t known; /* id of its row in the database that is extended; 0: none */
     int extended; /* the database has it, mapped by its anchors only; anchors that came since count too */
     int shared; /* the database has it, and it has matches now, which determine its mapping */
     const struct clock_map *map; /* its mapping to UTC */

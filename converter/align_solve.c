@@ -24,7 +24,7 @@ struct solving {
     size_t n;
     size_t *first;   /* for each match: the first match with the same key */
     int64_t *time;   /* for the first match of each key: its time on the reference's clock */
-    uint8_t *known;  /* likewise: whether `time` is known */
+    uint32_t *by;    /* likewise: 1 + the boot that `time` was read from; 0: it is not known */
     size_t *of_boot; /* indices of matches, sorted by boot and time */
     size_t *start;   /* for each boot: where its matches begin in of_boot */
     size_t *order;   /* the boots by key, as the result must not depend on the order of the files */
@@ -96,11 +96,11 @@ static int begin(struct solving *s, struct align *a) {
     reduce(s, a->match, a->nmatches);
     s->first = malloc((s->n + 1) * sizeof *s->first);
     s->time = malloc((s->n + 1) * sizeof *s->time);
-    s->known = calloc(s->n + 1, 1);
+    s->by = calloc(s->n + 1, sizeof *s->by);
     s->of_boot = malloc((s->n + 1) * sizeof *s->of_boot);
     s->start = calloc(a->nboots + 2, sizeof *s->start);
     s->order = malloc((a->nboots + 1) * sizeof *s->order);
-    if (!s->first || !s->time || !s->known || !s->of_boot || !s->start || !s->order)
+    if (!s->first || !s->time || !s->by || !s->of_boot || !s->start || !s->order)
         return -ENOMEM;
     for (size_t b = 0; b < a->nboots; b++)
         s->order[b] = b;
@@ -129,21 +129,31 @@ static void give_times(struct solving *s, size_t boot) {
 
     for (size_t k = s->start[boot]; k < s->start[boot + 1]; k++) {
         size_t i = s->of_boot[k], first = s->first[i];
-        if (sort_of(&s->m[i]) != MATCH_EXIT || s->known[first])
+        if (sort_of(&s->m[i]) != MATCH_EXIT || s->by[first])
             continue;
         s->time[first] = s->m[i].at + (int64_t)clock_fit_at(&b->fit, s->m[i].at);
-        s->known[first] = 1;
+        s->by[first] = (uint32_t)boot + 1;
     }
 }
 
+/* The boots that one is compared with are mapped onto the reference with an uncertainty of their own, which adds to that of the comparison: *inherited becomes the
+ * largest of theirs. -1: that of one of them is not known. */
+static void inherit(const struct boot *from, double *inherited) {
+    if (*inherited >= 0 && (from->out.uncertainty < 0 || from->out.uncertainty > *inherited))
+        *inherited = from->out.uncertainty;
+}
+
 /* Makes points of the boot's collectives whose time is known; returns their number. */
-static size_t points_of(struct solving *s, size_t boot) {
+static size_t points_of(struct solving *s, size_t boot, double *inherited) {
     size_t n = 0;
 
+    *inherited = 0;
     for (size_t k = s->start[boot]; k < s->start[boot + 1]; k++) {
         size_t i = s->of_boot[k], first = s->first[i];
-        if (sort_of(&s->m[i]) == MATCH_EXIT && s->known[first])
-            s->point[n++] = (struct clock_point){s->m[i].at, (double)(s->time[first] - s->m[i].at)};
+        if (sort_of(&s->m[i]) != MATCH_EXIT || !s->by[first])
+            continue;
+        inherit(&s->a->boot[s->by[first] - 1], inherited);
+        s->point[n++] = (struct clock_point){s->m[i].at, (double)(s->time[first] - s->m[i].at)};
     }
     return n;
 }
@@ -245,6 +255,11 @@ static int is_chance(const struct solving *s, const struct boot *b, size_t n) {
     return llabs(off) > CHANCE_OFF && far > CHANCE_FAR && step < CHANCE_STEP * far;
 }
 
+static void add_inherited(struct boot *b, double inherited) {
+    b->out.uncertainty =
+        b->out.uncertainty < 0 || inherited < 0 ? -1 : b->out.uncertainty + inherited;
+}
+
 /* Fits, in one round, those boots that are not fitted yet. Returns 1: some now are; 0; -ENOMEM. */
 static int by_collectives(struct solving *s, unsigned group, size_t least) {
     uint8_t *now = calloc(s->a->nboots + 1, 1);
@@ -253,7 +268,8 @@ static int by_collectives(struct solving *s, unsigned group, size_t least) {
     for (size_t k = 0; !err && k < s->a->nboots; k++) {
         size_t i = s->order[k];
         struct boot *b = &s->a->boot[i], was = *b;
-        size_t n = b->fit.n || b->refused ? 0 : points_of(s, i);
+        double inherited = 0;
+        size_t n = b->fit.n || b->refused ? 0 : points_of(s, i, &inherited);
         if (n < least || n == 0)
             continue;
         err = fitted(s, i, s->point, n, ALIGN_COLLECTIVES, group);
@@ -264,6 +280,7 @@ static int by_collectives(struct solving *s, unsigned group, size_t least) {
             s->refused = 1;
             continue;
         }
+        add_inherited(b, inherited);
         any = now[i] = 1;
     }
     for (size_t k = 0; !err && k < s->a->nboots; k++)
@@ -281,9 +298,11 @@ struct bound {
     int upper;
 };
 
-static size_t bounds_of(struct solving *s, size_t boot, unsigned group, struct bound *out) {
+static size_t bounds_of(struct solving *s, size_t boot, unsigned group, struct bound *out,
+                        double *inherited) {
     size_t n = 0;
 
+    *inherited = 0;
     for (size_t k = s->start[boot]; k < s->start[boot + 1]; k++) {
         size_t i = s->of_boot[k];
         const struct match *m = &s->m[i];
@@ -300,6 +319,7 @@ static size_t bounds_of(struct solving *s, size_t boot, unsigned group, struct b
         if (b->fit.n == 0 || b->in != group)
             continue;
         int64_t y = s->m[j].at + (int64_t)clock_fit_at(&b->fit, s->m[j].at);
+        inherit(b, inherited);
         out[n++] = (struct bound){m->at, (double)(y - m->at), sort == MATCH_SENT};
     }
     return n;
@@ -341,13 +361,14 @@ static int by_messages(struct solving *s, unsigned group) {
             continue;
         struct bound *more = realloc(bounds, most * sizeof *bounds);
         struct clock_fit slope;
-        double width = 0;
+        double width = 0, inherited;
         if (!more) {
             err = -ENOMEM;
             break;
         }
         bounds = more;
-        size_t n = bounds_of(s, b, group, bounds), points = windows(bounds, n, 0, s->point, &width);
+        size_t n = bounds_of(s, b, group, bounds, &inherited),
+               points = windows(bounds, n, 0, s->point, &width);
         if (points == 0)
             continue;
         err = clock_fit(&slope, s->point, points, NULL, 0);
@@ -358,6 +379,7 @@ static int by_messages(struct solving *s, unsigned group) {
         err = fitted(s, b, s->point, points, ALIGN_MESSAGES, group);
         s->a->boot[b].out.matches = n;
         s->a->boot[b].out.uncertainty = width;
+        add_inherited(&s->a->boot[b], inherited);
         any = 1;
         if (!err)
             give_times(s, b);
@@ -401,7 +423,7 @@ int align_fit(struct align *a) {
             break;
         s.reference = reference;
         if (s.refused) { /* the times known so far are those of clocks that the rest has nothing in common with */
-            memset(s.known, 0, s.n + 1);
+            memset(s.by, 0, (s.n + 1) * sizeof *s.by);
             for (size_t i = 0; i < a->nboots; i++)
                 a->boot[i].refused = 0;
             s.refused = 0;
@@ -438,7 +460,7 @@ int align_fit(struct align *a) {
         }
         /* its line is as good as what it was compared by */
         for (size_t i = s.start[boot]; i < s.start[boot + 1]; i++)
-            reference->out.matches += s.known[s.first[s.of_boot[i]]];
+            reference->out.matches += s.by[s.first[s.of_boot[i]]] != 0;
         size_t last = s.start[boot + 1];
         if (last > s.start[boot]) {
             int64_t x0 = s.m[s.of_boot[s.start[boot]]].at, x1 = s.m[s.of_boot[last - 1]].at;
@@ -448,7 +470,7 @@ int align_fit(struct align *a) {
     }
     free(s.first);
     free(s.time);
-    free(s.known);
+    free(s.by);
     free(s.of_boot);
     free(s.start);
     free(s.order);

@@ -32,7 +32,8 @@ FROM trace_file;
 
 -- How the time of each machine (more exactly, of each boot of it) was determined. Times of machines in the same group may be compared, to within `uncertainty`
 -- seconds; those of different groups are only as good as their own clocks. offset: how far its own time of day was ahead, in seconds; drift: of its clock, in
--- parts per million; residual: median distance of a match from the line.
+-- parts per million; residual: median distance of a match from the line. A network that is always slower in one direction looks like an offset of the clocks, and
+-- `uncertainty` covers that only if method is 'messages'.
 CREATE VIEW clock_alignment AS
 SELECT iif(b.boot_id LIKE ' %', NULL, b.boot_id) AS boot, b.host, b.method, b.matches, b.offset_ns / 1e9 AS "offset", b.drift * 1e6 AS drift_ppm,
   b.residual_ns / 1e9 AS residual, b.uncertainty_ns / 1e9 AS uncertainty, b.from_ts / 1e9 AS "from", b.to_ts / 1e9 AS "to",

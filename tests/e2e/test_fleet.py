@@ -143,6 +143,45 @@ def test_one_time_by_messages_alone(merged, sql):
     assert errors[-1] < max(r[1] for r in rows)
 
 
+def errors_of_machines(sql, db):
+    """Returns {machine: (its largest error against the reference's time, its uncertainty)} in seconds, the reference left out."""
+    clocks = {host: (uncertainty, reference) for host, uncertainty, reference in sql(db, "SELECT host, uncertainty, reference FROM clock_alignment")}
+    rows = sql(db, "SELECT t.host, CAST(v.value AS INTEGER), e.ts - 1760000000000000000 - CAST(v.value AS INTEGER) FROM trace_file t"
+                   " JOIN event e ON e.id BETWEEN t.first_id AND t.last_id JOIN event_value v ON v.event = e.id WHERE e.name = 'fleet.truth'")
+    own, = [host for host in clocks if clocks[host][1]]
+    line = sorted((true, off) for host, true, off in rows if host == own)
+    (x0, y0), (x1, y1) = line[0], line[-1]  # the reference's clock drifts, and what it shows is the time of all
+
+    def error(true, off):
+        return abs(off - y0 - (y1 - y0) * (true - x0) / (x1 - x0)) / 1e9
+
+    return {h: (max(error(true, off) for host, true, off in rows if host == h), clocks[h][0]) for h in clocks if h != own}
+
+
+@pytest.mark.parametrize("longer", [0, 40, 1000])
+def test_messages_bound_the_error_whatever_the_network_does(merged, sql, longer):
+    """Messages up the pipeline take longer than those back, by as many microseconds at each stage. No clock tells that from an offset, so the errors
+    of the stages add up; the uncertainty of each covers them."""
+    db, _, _ = merged("job", "--ranks", 8, "--nodes", 8, "--pp", 8, "--no-world", "--minutes", 0.3, "--offset", 1, "--drift", 50, "--wander", 0, "--hz", 1,
+                      "--asymmetry", longer)
+    found = errors_of_machines(sql, db)
+    assert len(found) == 7 and sql(db, "SELECT DISTINCT method FROM clock_alignment") == [("messages",)]
+    assert all(error <= uncertainty for error, uncertainty in found.values()), found
+    assert max(error for error, _ in found.values()) > longer / 1e6 * 1.5  # of a chain of at least four, whose stages are wrong by half
+
+
+def test_uncertainties_add_up_along_a_chain_of_machines(merged, sql):
+    """Of machines that share collectives with their neighbours alone, that of one that is mapped by way of another includes the other's."""
+    db, _, _ = merged("job", "--ranks", 8, "--nodes", 8, "--tp", 2, "--no-world", "--minutes", 0.3, "--offset", 1, "--drift", 50, "--hz", 1)
+    rows = {int(host[4:]): (u, r, m) for host, u, r, m in sql(db, "SELECT host, uncertainty, reference, method FROM clock_alignment")}
+    own, = [n for n in rows if rows[n][1]]
+    direct = [n for n in rows if n != own and (n // 2 == own // 2 or n % 2 == own % 2)]  # its tensor parallel pair, and its data parallel group
+    far = [n for n in rows if n != own and n not in direct]
+    assert {r[2] for r in rows.values()} == {"collectives"} and len(direct) == 4 and len(far) == 3
+    assert min(rows[n][0] for n in far) > min(rows[n][0] for n in direct) > 0
+    assert sum(rows[n][0] for n in far) / 3 > 1.5 * sum(rows[n][0] for n in direct) / 4, rows
+
+
 def test_traces_of_a_boot_have_one_clock(merged, sql):
     """Anchors of different processes differ by the time that it takes to read a clock; all of them make one mapping."""
     db, _, _ = merged("job", "--ranks", 8, "--nodes", 1, "--minutes", 0.5)

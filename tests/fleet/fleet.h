@@ -27,7 +27,7 @@ struct options {
     uint64_t seed;
     double minutes, hz, step_ms, vary;
     double offset, drift, wander; /* seconds, ppm: the most, either way */
-    double jitter_us, sigma, outliers;
+    double jitter_us, sigma, outliers, asymmetry_us;
     const char *out, *like;
     int truth, quiet, restarts, world,
         boots;     /* world 0: no collective of all ranks; boots 0: no boot ids */

@@ -87,6 +87,8 @@ static const struct {
     {"sigma", "X", "its width (0.8)", NUMBER, &opt.sigma, 0, 0},
     {"outliers", "SHARE", "of collectives that a rank leaves 300 times later than that (0.002)",
      NUMBER, &opt.outliers, 0, 0},
+    {"asymmetry", "US", "from a machine to the next the network takes so much longer than back (0)",
+     NUMBER, &opt.asymmetry_us, 0, 0},
     {"ntp-step", "NODE:AT:S", "at AT seconds that node's time of day jumps by S", AT,
      &opt.step_node, &opt.step_at, &opt.step_s},
     {"suspend", "NODE:AT:S", "at AT that machine sleeps for S", AT, &opt.suspend_node,

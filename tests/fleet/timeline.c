@@ -134,6 +134,11 @@ static int64_t jitter(const struct job *j, unsigned r, unsigned what) {
     return (int64_t)(us * 1000);
 }
 
+/* Returns how much longer than the way back the way between two machines takes. */
+static int64_t uphill(unsigned from, unsigned to) {
+    return to > from ? (int64_t)(opt.asymmetry_us * 1e3) * (to - from) : 0;
+}
+
 /* A rank that comes to a collective that cannot complete either waits for ever or learns that another one is gone. */
 static void wait_in_vain(struct job *j, unsigned r, struct span_of s, int64_t gone) {
     struct story *y = story(j, r);
@@ -215,7 +220,7 @@ static void collective(struct job *j, enum group g, unsigned r0, enum op op, uin
         int64_t ready = last;
         if (op == BROADCAST) /* only the root is waited for */
             ready = j->now[member_of(g, r0, 0)] > s.begin ? j->now[member_of(g, r0, 0)] : s.begin;
-        int64_t left = node_awake(node_of(r), ready + LATENCY + bytes / 20);
+        int64_t left = node_awake(node_of(r), ready + LATENCY + bytes / 20 + uphill(0, node_of(r)));
         s.end = left + jitter(j, r, what);
         push(j, r, s);
         j->enter[k] = s.end;
@@ -258,7 +263,7 @@ static void message(struct job *j, unsigned from, unsigned to, uint32_t bytes, u
         wait_in_vain(j, to, s, j->gone[from]);
         return;
     }
-    int64_t there = sent + LATENCY + bytes / 20;
+    int64_t there = sent + LATENCY + bytes / 20 + uphill(node_of(from), node_of(to));
     s.end = node_awake(node_of(to), there > s.begin ? there : s.begin) + jitter(j, to, what);
     push(j, to, s);
     j->now[to] = s.end;
