@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing.open() of traces on web servers and object stores: read by ranges, and no more of them than the question needs, as the server
 counts."""
+import email.utils
 import http.server
 import itertools
 import json
@@ -9,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -19,12 +21,18 @@ class Ranges(http.server.BaseHTTPRequestHandler):
     """Serves GET and HEAD for the files of a folder, with ranges, and counts how much of each it sends."""
     protocol_version = "HTTP/1.1"
 
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string((time.time() if timestamp is None else timestamp) + self.server.ahead)
+
     def do_HEAD(self):
         self.do_GET(body=False)
 
     def do_GET(self, body=True):
         if self.server.answers and next(self.server.answers, None):
             self.send_response(self.server.answer, "so it says")
+            for name, value in (self.server.headers() if self.server.headers else {}).items():
+                self.send_header(name, value)
+            self.server.refused += 1
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
@@ -58,6 +66,8 @@ def server(tmp_path):
     it = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Ranges)
     it.folder, it.sent, it.ranges, it.fail_from = tmp_path / "served", 0, True, None
     it.answers, it.answer = None, 0  # which requests are answered with this code
+    it.headers, it.refused = None, 0  # what these answers have besides; how many there were
+    it.ahead = 0  # seconds by which the server's clock is ahead
     it.counting = threading.Lock()
     it.folder.mkdir()
     thread = threading.Thread(target=it.serve_forever, daemon=True)
@@ -171,13 +181,16 @@ except (probing.TraceError, FileNotFoundError) as error:
     assert said.startswith("TraceError") and "pip install 'probing[remote]'" in said
 
 
+ASK = ("import probing\ntry:\n    print(len(list(probing.open(%r).samples.rows())))\n"
+       "except (probing.TraceError, OSError) as error:\n    print(type(error).__name__, error)\n")
+
+
 @pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
 def test_what_a_server_answers_is_said(engine, server, code):  # noqa: F811
     """fsspec calls every refusal to tell the size of a file "not found". A user who may not read it, or must come back later, is told so; and who only has to
     wait for a moment gets the rows."""
     (server.folder / "a.zst").write_bytes((pathlib.Path(__file__).parents[1] / "golden" / "basic.zst").read_bytes())
-    ask = ("import probing\ntry:\n    print(len(list(probing.open(%r).samples.rows())))\n"
-           "except (probing.TraceError, OSError) as error:\n    print(type(error).__name__, error)\n" % (server.url + "a.zst"))
+    ask = ASK % (server.url + "a.zst")
     server.answer, server.answers = code, itertools.repeat(True)
     assert re.match("TraceError http://.*a.zst: the server answers %d so it says\n$" % code, engine(ask, "fsspec", "aiohttp"))
     server.answers = itertools.chain([False, False], itertools.repeat(True))  # it told the size, by HEAD or GET
@@ -186,6 +199,38 @@ def test_what_a_server_answers_is_said(engine, server, code):  # noqa: F811
     server.answers = iter([True, True])  # the first try: HEAD, GET
     said = engine(ask, "fsspec", "aiohttp")
     assert said == "44\n" if code in (429, 500, 503) else "the server answers %d" % code in said, said
+
+
+@pytest.mark.parametrize("code, form", [(429, "seconds"), (503, "date")])
+def test_a_server_says_when_to_come_back(engine, server, code, form):  # noqa: F811
+    """It refuses everything until four seconds after the first request, and says so by Retry-After: who waits as long gets the rows. The date is one of the
+    server's clock, which is another than ours."""
+    (server.folder / "a.zst").write_bytes((pathlib.Path(__file__).parents[1] / "golden" / "basic.zst").read_bytes())
+    first = []
+
+    def not_yet():
+        first.append(time.monotonic())
+        return time.monotonic() < first[0] + 4
+
+    def headers():
+        if form == "seconds":
+            return {"Retry-After": "4"}
+        return {"Retry-After": email.utils.formatdate(time.time() + server.ahead + 5, usegmt=True)}  # in whole seconds, as is Date
+
+    server.ahead = -86400
+    server.headers, server.answer, server.answers = headers, code, iter(not_yet, None)
+    assert engine(ASK % (server.url + "a.zst"), "fsspec", "aiohttp") == "44\n"
+    assert server.refused == 2  # HEAD and GET, once
+
+
+@pytest.mark.parametrize("words, tries, says", [("3600", 1, ", and asks to wait for 3600 s"), ("in a while", 3, ""), ("-5", 3, ""),
+                                                ("9" * 40, 1, ", and asks to wait for " + "9" * 40)])
+def test_a_server_that_asks_for_too_long_a_pause_is_not_asked_again(engine, server, words, tries, says):  # noqa: F811
+    """The user is told what it said; words that mean no time change nothing."""
+    server.headers, server.answer, server.answers = lambda: {"Retry-After": words}, 503, itertools.repeat(True)
+    said = engine(ASK % (server.url + "a.zst"), "fsspec", "aiohttp")
+    assert "the server answers 503 so it says" + says in said and ("asks" in said) == bool(says), said
+    assert server.refused == 2 * tries
 
 
 @pytest.mark.slow

@@ -9,7 +9,9 @@ pack a trace of which only parts will be read (`probing pack` makes blocks of up
 import bisect
 import collections
 import ctypes
+import email.utils
 import errno
+import math
 import os
 import struct
 import threading
@@ -25,7 +27,8 @@ TAIL = 64 << 10
 AHEAD = 16 << 10
 MOST_AHEAD = 1 << 20  # bytes, of who reads block after block
 TRIES = 3
-PAUSE = 0.3  # seconds before the second try; thrice that before the third: servers that have too much to do (429, 503) ask for a pause
+PAUSE = 0.3  # seconds before the second try; thrice that before the third; or as many as the server says (Retry-After, with 429 and 503)
+LONGEST = 30  # seconds that are waited for a server; one that says more is not asked again
 
 _files = weakref.WeakValueDictionary()  # by URL: what C calls them by
 _callbacks = []
@@ -65,16 +68,47 @@ def find(url, options):
     return [File(fs, name, fs.unstrip_protocol(name)) for name in sorted(names)]
 
 
+def causes(error):
+    """Yields the exception and those that led to it."""
+    for _ in range(10):
+        if error is not None:
+            yield error
+            error = error.__cause__ or error.__context__
+
+
 def said(error):
     """Returns what a server answered, if that is in the exception or in one that led to it: fsspec calls each answer to a question about a file's size
     but a good one "not found". Else the exception's own words."""
-    at = error
-    for _ in range(10):
+    for at in causes(error):
         code = getattr(at, "status", None)
         if isinstance(code, int) and code not in (404, 410):
-            return "the server answers %d %s" % (code, getattr(at, "message", "") or "")
-        at = getattr(at, "__cause__", None) or getattr(at, "__context__", None)
+            wait = asked_to_wait(error)
+            return "the server answers %d %s" % (code, getattr(at, "message", "") or "") + (", and asks to wait for %d s" % wait if wait else "")
     return None if isinstance(error, FileNotFoundError) else str(error) or type(error).__name__
+
+
+def asked_to_wait(error):
+    """Returns how many seconds the server asks to wait before the next try (its header Retry-After is a number of seconds or a date); 0: it asks for
+    nothing."""
+    for at in causes(error):
+        response = getattr(at, "response", None)
+        if isinstance(response, dict):  # of botocore, which s3fs uses
+            headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        else:
+            headers = getattr(at, "headers", None) or getattr(response, "headers", None) or {}
+        words = headers.get("Retry-After") or headers.get("retry-after")
+        if words:
+            try:
+                return max(0, int(words))
+            except ValueError:
+                pass
+            try:
+                now = headers.get("Date") or headers.get("date")  # its clock, if it says what that shows, may be another than ours
+                now = email.utils.parsedate_to_datetime(now).timestamp() if now else time.time()
+                return max(0, math.ceil(email.utils.parsedate_to_datetime(words).timestamp() - now))
+            except (TypeError, ValueError, OverflowError):
+                return 0
+    return 0
 
 
 def number(error):
@@ -95,10 +129,12 @@ def tried(ask):
         try:
             return ask()
         except Exception as error:
-            why = said(error)
-            if not left or why is None or isinstance(error, PermissionError) or why.startswith("the server answers 4") and " 429 " not in why:
+            why, wait = said(error), asked_to_wait(error)
+            if not left or why is None or wait > LONGEST or isinstance(error, PermissionError):
                 raise
-        time.sleep(PAUSE * 3 ** (TRIES - 1 - left))
+            if why.startswith("the server answers 4") and " 429 " not in why:
+                raise
+        time.sleep(wait or PAUSE * 3 ** (TRIES - 1 - left))
 
 
 class File(object):
