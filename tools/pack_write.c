@@ -12,15 +12,19 @@
 #include <unistd.h>
 
 #define TEMPORARY ".probing-pack-"
+#define RANDOM    6 /* characters that follow, by which mkostemp() makes the name a new one */
 
-/* Returns 1 if the file was left by a pack that was killed: it is ours, begins as a trace does, and nobody holds the lock on it. */
+/* Returns 1 if the file was left by a pack that was killed: it is ours, nobody holds the lock on it, and it begins as a trace does, or nothing had been written
+ * yet. */
 static int is_left(int fd) {
     uint8_t head[4];
     struct stat st;
 
-    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-           pread(fd, head, sizeof head, 0) == sizeof head &&
-           trace_get32(head) == TRACE_HINT_MAGIC && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+        return 0;
+    return (st.st_size == 0 || (pread(fd, head, sizeof head, 0) == sizeof head &&
+                                trace_get32(head) == TRACE_HINT_MAGIC)) &&
+           flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
 /* Deletes such files from the directory, unless the call before was for the same directory. */
@@ -33,7 +37,8 @@ static void sweep(const char *dir) {
     strcpy(last, dir);
     DIR *d = opendir(dir);
     while (d && (e = readdir(d))) {
-        if (strncmp(e->d_name, TEMPORARY, strlen(TEMPORARY)) != 0)
+        if (strncmp(e->d_name, TEMPORARY, strlen(TEMPORARY)) != 0 ||
+            strlen(e->d_name) != strlen(TEMPORARY) + RANDOM)
             continue;
         int fd = openat(dirfd(d), e->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         if (fd >= 0 && is_left(fd))
@@ -54,11 +59,14 @@ int pack_file_new(const char *path, char temporary[PATH_MAX]) {
         snprintf(temporary, PATH_MAX, "%.*s" TEMPORARY "XXXXXX", n, path) >= PATH_MAX)
         return -ENAMETOOLONG;
     sweep(dir);
-    int fd = mkostemp(temporary, O_CLOEXEC); /* 0600 */
-    if (fd < 0)
-        return -errno;
-    flock(fd, LOCK_EX); /* while it is still empty, so that no other pack deletes it */
-    return fd;
+    for (;;) {
+        int fd = mkostemp(temporary, O_CLOEXEC); /* 0600 */
+        struct stat st;
+        if (fd < 0 || flock(fd, LOCK_EX) < 0 || fstat(fd, &st) < 0 || st.st_nlink > 0)
+            return fd < 0 ? -errno : fd;
+        close(fd); /* another pack took it for left before it was locked, and deleted it */
+        memcpy(temporary + strlen(temporary) - RANDOM, "XXXXXX", RANDOM);
+    }
 }
 
 /* Waits until the names in the file's directory are on the disk. File systems that cannot do this count as having done it. */

@@ -368,6 +368,39 @@ def test_what_a_killed_pack_has_left(build, run, pack, tmp_path):
     assert sorted(p.name for p in tmp_path.glob(".probing-pack-*")) == [mine.name]
 
 
+BASIC = pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
+
+
+def pack_stopped(build, place, inject):
+    """Returns the command of a pack into a.zst that strace kills, or holds up, where it locks the file that it has made."""
+    place.mkdir()
+    return ["strace", "-f", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:" + inject, build.tool("probing"), "pack", "-q", "--no-symbols", "-o",
+            place / "a.zst", BASIC]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_a_pack_that_was_killed_before_it_wrote_anything(build, run, pack, tmp_path):
+    """It looks up names for most of its time, while its file is empty."""
+    place = tmp_path / "place"
+    assert run(pack_stopped(build, place, "signal=KILL:when=1"), check=None).returncode != 0
+    left, = place.iterdir()
+    assert left.name.startswith(".probing-pack-") and left.stat().st_size == 0
+    (place / ".probing-pack-of-mine").write_text("")  # longer than ours
+    pack(BASIC, "-q", "--no-symbols", "-o", place / "b.zst")
+    assert sorted(p.name for p in place.iterdir()) == [".probing-pack-of-mine", "b.zst"]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_two_packs_begin_at_once(build, spawn, pack, tmp_path):
+    """One that has made its file and not locked it yet, when another removes what was left: it makes another file."""
+    place = tmp_path / "place"
+    slow = spawn(pack_stopped(build, place, "delay_enter=2s:when=1"))
+    wait_until(lambda: list(place.iterdir()))
+    pack(BASIC, "-q", "--no-symbols", "-o", place / "b.zst")
+    assert slow.wait(240) == 0
+    assert (place / "a.zst").read_bytes() == (place / "b.zst").read_bytes() and sorted(p.name for p in place.iterdir()) == ["a.zst", "b.zst"]
+
+
 @pytest.mark.parametrize("how", ["--in-place", "--replace", "-o"])
 @pytest.mark.parametrize("limit", ["a file size limit", "a full disk"])
 def test_no_room(build, run, record_calls, tmp_path, limit, how):
