@@ -150,26 +150,55 @@ int complete_records(struct complete *c, struct reader *r, struct block_out *b, 
     return records(&j);
 }
 
-/* Appends the blocks and a seek table over the whole file. On an error it cuts the file back to its old length. */
-static int append(struct tracefile *f, const struct block_out *b) {
-    uint64_t before = f->len;
-    int rc = tracefile_append(f, b->bytes, b->n);
+/* Appends the blocks and a seek table over the whole file, at `whole`. On an error it cuts the file back to there. */
+static int append(struct tracefile *f, uint64_t whole, const struct block_out *b) {
+    uint64_t before = whole;
+    int rc = whole < f->len ? tracefile_cut(f, whole) : 0;
 
-    if (!rc && (rc = tracefile_seek_table(f)) == -EBADMSG)
-        rc = 0; /* a damaged trace gets no seek table */
+    if (!rc)
+        rc = tracefile_append(f, b->bytes, b->n);
+    if (!rc && ((rc = tracefile_seek_table(f)) == -EBADMSG || rc == -EFBIG))
+        rc = 0; /* a damaged trace gets no seek table, nor does one of too many frames */
     if (rc && f->len > before)
         tracefile_cut(f, before);
     return rc;
 }
 
-/* Returns whether the trace has an `end` record and the file ends at the end of a frame. Otherwise appended blocks could be overwritten, or lost. */
-static int is_ended(struct reader *r) {
+/* Up to where the file is good, and whether it ends there with a seek table. */
+struct ending {
+    uint64_t whole;
+    int table;
+};
+
+/* Finds the end of a file without what somebody was appending when he was killed: the beginning of a block, or a seek table that still has zeros where its head will
+ * be. cut_off: number of bytes of a block that is cut off. */
+static void find_end(struct tracefile *f, struct reader *r, uint64_t cut_off, struct ending *end) {
+    const struct reader_block *last = reader_block(r, reader_blocks(r) - 1);
+    uint64_t pos = 0, next, head = 1;
+    struct trace_hint h = {.compressed = 1};
+
+    for (; pos < f->len && frame_at(f, pos, f->len, &h, &next) == 0; pos = next)
+        end->table = h.compressed == 0;
+    end->whole = f->len;
+    if (pos < last->off + last->compressed)
+        return; /* what is damaged lies before a good block */
+    if (f->len - pos >= sizeof head && tracefile_read(f, pos, &head, sizeof head) != 0)
+        return;
+    if (head == 0 || cut_off == f->len - pos)
+        end->whole = pos;
+}
+
+/* Returns whether the trace has an `end` record and ends with a whole frame at end->whole. Otherwise appended blocks could be overwritten, or lost. */
+static int is_ended(struct tracefile *f, struct reader *r, struct ending *end) {
     struct reader_loss loss;
     int ended = 0;
 
     for (size_t i = 0; i < reader_blocks(r); i++)
         ended |= (int)(reader_block(r, i)->types >> TRACE_end & 1);
-    return reader_loss(r, &loss) == 0 && ended && !loss.tail_bytes;
+    if (reader_loss(r, &loss) != 0 || !ended)
+        return 0;
+    find_end(f, r, loss.tail_bytes, end);
+    return !loss.tail_bytes || end->whole < f->len;
 }
 
 static uint32_t next_epoch(const struct reader *r) {
@@ -181,9 +210,9 @@ static uint32_t next_epoch(const struct reader *r) {
     return epoch;
 }
 
-/* Opens and locks an ended trace. A trace's writer holds the same lock, as does any other process that is appending to it: -EBUSY. */
+/* Opens and locks an ended trace, and finds its end. A trace's writer holds the same lock, as does any other process that is appending to it: -EBUSY. */
 static int open_ended(const char *path, struct tracefile *f, struct reader **r,
-                      struct block_out **b) {
+                      struct block_out **b, struct ending *end) {
     char full[PATH_MAX];
     int rc = realpath(path, full) ? tracefile_open(f, full, geteuid()) : -errno;
 
@@ -191,7 +220,7 @@ static int open_ended(const char *path, struct tracefile *f, struct reader **r,
         rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
     if (!rc)
         rc = reader_open(r, full);
-    if (!rc && (reader_size(*r) != f->len || !reader_blocks(*r) || !is_ended(*r)))
+    if (!rc && (reader_size(*r) != f->len || !reader_blocks(*r) || !is_ended(f, *r, end)))
         rc = -ENOTSUP;
     if (!rc && !(*b = block_out_new(LEVEL, reader_block(*r, reader_blocks(*r) - 1)->seq + 1,
                                     next_epoch(*r))))
@@ -211,13 +240,14 @@ int complete_trace(struct complete *c, const char *path) {
     struct tracefile f = {.fd = -1};
     struct keys done;
     struct job j = {.c = c, .done = &done};
-    int rc = open_ended(path, &f, &j.r, &j.b);
+    struct ending end = {0};
+    int rc = open_ended(path, &f, &j.r, &j.b, &end);
 
     keys_init(&done);
     if (!rc)
         rc = records(&j);
-    if (!rc && j.n)
-        rc = is_same(&f) ? append(&f, j.b) : -EBUSY;
+    if (!rc && (j.n || end.whole < f.len || !end.table))
+        rc = is_same(&f) ? append(&f, end.whole, j.b) : -EBUSY;
     c->traces += !rc && j.n;
     keys_free(&done);
     block_out_free(j.b);
@@ -231,7 +261,8 @@ int complete_fact(const char *path, const char *kind, const char *key, const cha
     struct reader *r = NULL;
     struct block_out *b = NULL;
     uint64_t last = 0; /* the time of the last record: at any later time the process was dead */
-    int rc = open_ended(path, &f, &r, &b);
+    struct ending end = {0};
+    int rc = open_ended(path, &f, &r, &b, &end);
 
     for (size_t i = 0; !rc && i < reader_blocks(r); i++)
         if (reader_block(r, i)->last_ts > last)
@@ -241,7 +272,7 @@ int complete_fact(const char *path, const char *kind, const char *key, const cha
                                                  [TRACE_fact_key] = text(key),
                                                  [TRACE_fact_value] = text(value)};
     if (!rc && (rc = block_out_put(b, TRACE_fact, v)) == 0 && (rc = block_out_end(b)) == 0)
-        rc = is_same(&f) ? append(&f, b) : -EBUSY;
+        rc = is_same(&f) ? append(&f, end.whole, b) : -EBUSY;
     block_out_free(b);
     reader_close(r);
     tracefile_close(&f);

@@ -9,8 +9,9 @@
  *     complete_free(&c);
  *
  * A trace that its process is still writing is left alone (-EBUSY), and so is one that is not ours (-EPERM). Names that the trace has
- * already are not looked up again. If anything goes wrong (a full disk), the trace is as it was before. One thread at a time. Where ELF
- * files cannot be read, nothing is written for them.
+ * already are not looked up again. If anything goes wrong (a full disk), the trace is as it was before; after a SIGKILL it may end in the
+ * beginning of what was being added, which the next one removes. One thread at a time. Where ELF files cannot be read, nothing is written
+ * for them.
  */
 #ifndef PROBING_TOOLS_COMPLETE_H
 #define PROBING_TOOLS_COMPLETE_H

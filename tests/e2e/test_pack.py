@@ -401,6 +401,38 @@ def test_two_packs_begin_at_once(build, spawn, pack, tmp_path):
     assert (place / "a.zst").read_bytes() == (place / "b.zst").read_bytes() and sorted(p.name for p in place.iterdir()) == ["a.zst", "b.zst"]
 
 
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_names_whose_writer_was_killed_are_added_again(build, run, pack, record_calls, convert, sql, tmp_path):
+    """Wherever the trace ends then, its records are there, and the next one makes of it what the first would have made."""
+    library = make_library(tmp_path)
+    trace = record_calls(library, options=["--no-symbols"]).trace
+    was, place = trace.read_bytes(), tmp_path / "t.zst"
+    samples = sql(convert(trace), "SELECT count(*) FROM sample")
+    pack("--in-place", "-q", trace)
+    whole = trace.read_bytes()
+    assert len(whole) > len(was) and whole.startswith(was)
+
+    def again():
+        states.append(place.read_bytes())
+        run([build.tool("probing-convert"), "-q", "-f", place, tmp_path / "t.db"], check=None)
+        assert sql(tmp_path / "t.db", "SELECT count(*) FROM sample") == samples
+        pack("--in-place", "-q", place)
+        assert place.read_bytes() == whole, len(states)
+
+    states, killed = [], True
+    while killed:
+        place.write_bytes(was)
+        killed = run(["strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=KILL:when=%d" % (len(states) + 1),
+                      build.tool("probing"), "pack", "--in-place", "-q", place], check=None).returncode != 0
+        again()
+    assert states[0] == was and states[-1] == whole and sum(was < state < whole for state in states) >= 2  # cut off within the seek table
+    for cut in (len(was) + 10, len(was) + 100):  # within the hint, and the block
+        place.write_bytes(whole[:cut])
+        again()
+    place.write_bytes(was + bytes(5000))  # the machine stopped
+    again()
+
+
 @pytest.mark.parametrize("how", ["--in-place", "--replace", "-o"])
 @pytest.mark.parametrize("limit", ["a file size limit", "a full disk"])
 def test_no_room(build, run, record_calls, tmp_path, limit, how):
