@@ -153,10 +153,9 @@ int live_create(struct live **out, const char *dir, unsigned nrings, uint64_t ri
     if (!rc && (map == MAP_FAILED || madvise(map, size, MADV_DONTFORK) < 0))
         rc = -errno;
     if (!rc) {
-        /* Without it the kernel reads ahead at each ring's head: most of the file, which is to stay a hole. */
+        /* Without it the kernel reads ahead at each ring's head and first record: most of the file, which is to stay a hole. */
         madvise(map, size, MADV_RANDOM);
         fill_in(map, nrings, ring_size, large, size, real);
-        madvise(map, size, MADV_NORMAL);
         rc = rename(begun, path) < 0 ? -errno : 0;
     }
     flock(fd, LOCK_UN); /* else the mapping would keep the lock */
