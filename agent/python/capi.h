@@ -96,8 +96,6 @@
     X(void *, PyInterpreterState_Main, (void))     /* 3.7 */                                       \
     X(void, PyThreadState_EnterTracing, (void *))  /* 3.11 */                                      \
     X(void, PyThreadState_LeaveTracing, (void *))                                                  \
-    X(void *, PyFrame_GetBack, (void *))        /* 3.9 */                                          \
-    X(void *, PyFrame_GetCode, (void *))        /* 3.9 */                                          \
     X(void *, PyFrame_GetVar, (void *, void *)) /* 3.12 */
 
 #define CAPI_OBJECTS(X)                                                                            \

@@ -138,11 +138,10 @@ int pyvalue_take(void *obj, struct pyvalue *v) {
 }
 
 int pyvalue_arrived(void *coming, struct pyvalue *v) {
-    CAPI_AUTO void *yes = capi_call(pyvalue_helper("arrived"), coming);
+    CAPI_AUTO void *pair = capi_call(pyvalue_helper("arrived"), coming);
     memset(v, 0, offsetof(struct pyvalue, text));
-    if (yes == py.False)
+    if (pair == py.False)
         return 0;
-    CAPI_AUTO void *pair = yes ? capi_call(pyvalue_helper("pair"), coming) : NULL;
     int rc = pair && !read_tuple(pair, v) ? 1 : -1;
     py.Py_DecRef(coming);
     return rc;

@@ -60,41 +60,69 @@ def describe(value):
 
 
 def arrived(copy):
-    return copy[1].query()
-
-
-def pair(copy):
-    return (copy[2], copy[3])
+    """Where a copy from a GPU lies, as describe() says it, or False while it is on its way."""
+    return (copy[2], copy[3]) if copy[1].query() else False
 
 
 # ---- variables ----------------------------------------------------------------------------------
 
 def place(code, name):
-    """Where a local variable lies before 3.12: (index, 1 if it is in a cell), or None."""
+    """Where a local variable lies before 3.12: twice its index, plus 1 if it is in a cell; None: there is none."""
     if name in code.co_varnames:
         index = code.co_varnames.index(name)
         if name not in code.co_cellvars or sys.version_info >= (3, 11):
-            return (index, int(name in code.co_cellvars))
+            return 2 * index + (name in code.co_cellvars)
     cells = [n for n in code.co_cellvars if sys.version_info < (3, 11) or n not in code.co_varnames]
     cells += code.co_freevars
-    return (len(code.co_varnames) + cells.index(name), 1) if name in cells else None
+    return 2 * (len(code.co_varnames) + cells.index(name)) + 1 if name in cells else None
 
 
-def assigned_after(code, at, name):
-    """Whether the code assigns it behind the instruction at `at`: 1 in a loop around that, 2 only after these, 0 no."""
+def stores(op, name, attribute):
+    """Whether the instruction assigns the variable, or the attribute."""
+    if not op.opname.startswith("STORE_ATTR" if attribute else "STORE_"):
+        return False
+    names = op.argval if isinstance(op.argval, tuple) else (op.argval,)
+    return name in (names[:1] if op.opname.endswith("LOAD_FAST") else names)
+
+
+def find_assignment(code, at, name, attribute):
     import dis
-    end, found, ops = -1, 0, list(dis.get_instructions(code))
+    loops, ops = {}, list(dis.get_instructions(code))
     for op in ops:
         if op.opcode in dis.hasjrel or op.opcode in dis.hasjabs:
             if isinstance(op.argval, int) and op.argval <= at < op.offset:
-                end = max(end, op.offset)
-    for op in ops:
-        if op.offset > at and op.opname.startswith("STORE_"):
-            if name in (op.argval if isinstance(op.argval, tuple) else (op.argval,)):
-                if op.offset <= end:
-                    return 1
-                found = 2
-    return found
+                loops[op.argval] = op.offset  # the last jump back to that place
+    first = min((op.offset for op in ops if op.offset > at and stores(op, name, attribute)), default=-1)
+    if first < 0:
+        return 0
+    return 1 if loops and first <= loops[max(loops)] else 2 if loops and first <= max(loops.values()) else 3
+
+
+assignments = {}
+
+
+def assigned_after(frame, name, attribute):
+    """4 times the frame's current instruction, plus whether its code assigns the variable behind that: 1 in the innermost loop around it, 2 in
+    another such loop, 3 only after these, 0 no."""
+    key = (frame.f_code, frame.f_lasti, name, attribute)
+    if key not in assignments:
+        if len(assignments) >= 256:
+            assignments.clear()
+        assignments[key] = find_assignment(*key)
+    return frame.f_lasti * 4 + assignments[key]
+
+
+def assigned_by_now(frame, name, attribute, then):
+    """Whether what is assigned in the loop around the instruction `then` // 4 is assigned: the loop has come round, or is past that."""
+    now = assigned_after(frame, name, attribute)
+    return then & 3 == 1 and (now >> 2 < then >> 2 or (now >> 2 > then >> 2 and now & 3 in (0, 3)))
+
+
+def suspends(frame):
+    """Whether a frame that is being left without an exception will be continued (yield, await), before 3.12."""
+    import dis
+    code = frame.f_code
+    return bool(code.co_flags & 0x2a0) and code.co_code[frame.f_lasti] != dis.opmap["RETURN_VALUE"]
 
 
 def codes_in(names, func, depth=0):

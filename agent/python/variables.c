@@ -24,10 +24,10 @@ struct watched {
     int complained;    /* its error has been noted */
     int return_sought; /* its function was found by name, not on the stack */
     int on_stack;      /* its function was on the stack when the last step ended */
-    int late;          /* what variable_assigned_after() returned then */
-    int due;           /* this step's value is still to be read */
+    long late;         /* what variable_assigned() returned then */
+    int within;        /* 2: an attribute that a function called by its function assigns later */
+    int due;           /* this step's value is to be read: 1: by NEXT or LATE; 2: by LATE */
     int awaited;       /* its function is on the stack, and its return is to be seen */
-    long late_at;      /* the instruction at which its function was then */
 };
 
 struct coming {
@@ -71,7 +71,7 @@ static void complain(unsigned expr) {
     void *type, *value, *trace;
     char what[PYVALUE_TEXT] = "?", line[PYVALUE_TEXT + 2 * EXPRS_TEXT + 8];
     py.PyErr_Fetch(&type, &value, &trace);
-    if (!s.list[expr].complained) {
+    if (!s.list[expr].complained && (s.list[expr].late & 3) != 3) { /* 3: it comes later */
         s.list[expr].complained = 1;
         CAPI_AUTO void *text = value ? py.PyObject_Str(value) : NULL;
         if (text)
@@ -162,7 +162,7 @@ static void take_return(void *frame, void *code) {
 static void *returned(void *self UNUSED, void *args) {
     void *code = py.PyTuple_Size(args) == 3 ? py.PyTuple_GetItem(args, 0) : NULL;
     void *frame = py.PyEval_GetFrame();
-    CAPI_AUTO void *its = frame ? py.PyFrame_GetCode(frame) : NULL;
+    CAPI_AUTO void *its = variable_code(frame);
     if (!producer_recording())
         leave_returns(); /* the recording has ended, the program goes on */
     else if (code && its == code)
@@ -177,10 +177,10 @@ static void *returned(void *self UNUSED, void *args) {
  */
 static int on_profile(void *self, void *frame, int what, void *arg);
 
-static int any_awaited(void) {
+static int any_awaited(int due) {
     int any = 0;
     for (unsigned i = 0; i < s.exprs.n; i++)
-        any |= s.list[i].awaited;
+        any |= due ? s.list[i].due == 1 : s.list[i].awaited;
     return any;
 }
 
@@ -206,7 +206,7 @@ static void arm(int on) {
     py.PyErr_Clear();
 }
 
-static int on_profile(void *self UNUSED, void *frame, int what, void *arg UNUSED) {
+static int on_profile(void *self UNUSED, void *frame, int what, void *arg) {
     enum { RETURN = 3 };
     struct capi_state state;
     if (what != RETURN)
@@ -218,8 +218,10 @@ static int on_profile(void *self UNUSED, void *frame, int what, void *arg UNUSED
     } else if (code) {
         for (unsigned i = 0; i < s.exprs.n; i++)
             if (s.list[i].var.code == code) {
-                take_return(frame, code);
-                arm(any_awaited());
+                CAPI_AUTO void *stays = arg ? capi_call(pyvalue_helper("suspends"), frame) : NULL;
+                if (stays != py.True) /* arg is NULL after an exception */
+                    take_return(frame, code);
+                arm(any_awaited(0));
                 break;
             }
     }
@@ -272,55 +274,60 @@ static void seek_functions(void) {
 enum search {
     AT_END, /* a step has ended: variables that their function has assigned by now */
     OVER,   /* likewise, but the next step has begun: no variable is assigned later */
-    LATE, /* the next step has ended, or a model's call, or a wait for data: those assigned later */
+    LATE,   /* the next step has ended: variables assigned later, unless they were read meanwhile */
+    NEXT,   /* the next batch or call of a model begins: those assigned by now in the step's loop */
     UNKNOWN, /* functions that were not on the stack when a step ended */
 };
 
 /* Handles the function of expression i, which was found on the stack. */
 static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum search what) {
     struct watched *w = &s.list[i];
-    int late = 0;
-    if (what == LATE) {
-        if (w->due)
+    if (what == LATE || what == NEXT) {
+        CAPI_AUTO void *late = what == NEXT ? py.PyLong_FromLong(w->late) : NULL;
+        if (w->due && (what == LATE || variable_assigned(&w->var, frame, late))) {
             take_from(i, frame, code, step, 0);
+            w->due = 0;
+        }
         return;
     }
-    if (variable_found(&w->var, code)) {
-        w->late_at = -1;
+    if (variable_found(&w->var, code))
         watch_return(code);
-    }
     w->awaited = 1;
     if (what == UNKNOWN)
         return;
     w->on_stack = 1;
-    if (what == AT_END) {
-        late = variable_assigned_after(&w->var, frame, code, &w->late_at);
-        late = w->late = late < 0 ? w->late : late;
-    }
-    w->awaited = late != 0;
-    w->due = late == 1;
+    w->late = what == AT_END ? variable_assigned(&w->var, frame, NULL) : 0;
+    int how = w->late & 3; /* 3: assigned only behind all loops, and seen at the return */
+    w->awaited = how || w->within;
+    w->due = how % 3 ? how : w->within;
     if (!w->due)
         take_from(i, frame, code, step, 0);
 }
 
 /* Searches this thread's stack for the functions. Returns how many it found. */
 static unsigned search_stack(uint64_t step, enum search what) {
-    unsigned left = s.exprs.n, found = 0;
+    unsigned left = s.exprs.n, all;
     char taken[EXPRS_MAX] = {0};
     void *frame = capi_ref(py.PyEval_GetFrame());
     for (unsigned i = 0; i < s.exprs.n && what == UNKNOWN; i++)
         left -= taken[i] = s.list[i].on_stack != 0;
+    all = left;
     for (unsigned depth = 0; frame && left && depth < FRAMES_MAX; depth++) {
         CAPI_AUTO void *code = variable_code(frame);
         for (unsigned i = 0; code && i < s.exprs.n; i++) {
-            struct variable *v = &s.list[i].var;
-            if (taken[i] || !(v->code && what > OVER ? v->code == code : variable_is_of(v, code)) ||
-                !variable_in(v, code))
+            struct watched *w = &s.list[i];
+            if (taken[i])
                 continue;
-            taken[i] = 1;
-            left--;
-            found++;
-            on_frame(i, frame, code, step, what);
+            if ((w->var.code && what > OVER ? w->var.code == code
+                                            : variable_is_of(&w->var, code)) &&
+                variable_in(&w->var, code)) {
+                taken[i] = 1;
+                left--;
+                on_frame(i, frame, code, step, what);
+            } else if (what == AT_END && w->var.n > 1 &&
+                       variable_assigned(&w->var, frame, NULL) & 3) {
+                w->within = 2;
+            }
         }
         void *outer = left ? variable_back(frame) : NULL;
         py.Py_DecRef(frame);
@@ -328,7 +335,7 @@ static unsigned search_stack(uint64_t step, enum search what) {
     }
     capi_unref(frame);
     py.PyErr_Clear();
-    return found;
+    return all - left;
 }
 
 /* torch.distributed knows the rank where the environment does not (mp.spawn with init_process_group(rank=...)). */
@@ -390,26 +397,24 @@ static void search_others(void) {
         unknown |= !s.list[i].var.code;
     }
     s.works++;
-    if (known || (unknown && s.works >= s.search_at)) {
-        unsigned found = search_stack(0, UNKNOWN);
-        s.search_at = found || s.works < SEARCHES ? 0 : 2 * s.works;
-    }
+    if (known || (unknown && s.works >= s.search_at))
+        s.search_at = search_stack(0, UNKNOWN) || s.works < SEARCHES ? 0 : 2 * s.works;
 }
 
 static void at_work(int begins) {
     struct capi_state state;
-    if (begins ? !armed : !s.exprs.n && s.version == version_now())
+    if (begins ? !armed && !any_awaited(1) : !s.exprs.n && s.version == version_now())
         return;
     if (!producer_recording() || !capi_usable())
         return;
     capi_enter(&state);
-    if (begins) {
-        arm(0);
-    } else {
+    if (!begins) {
         read_settings();
         search_others();
-        arm(any_awaited());
+    } else if (any_awaited(1)) {
+        search_stack(s.last_step, NEXT);
     }
+    arm(!begins && any_awaited(0));
     capi_leave(&state);
 }
 
@@ -436,10 +441,10 @@ static void work(const struct step *step) {
         if (!step->anew)
             search_stack(s.last_step, LATE);
         for (unsigned i = 0; i < s.exprs.n; i++)
-            s.list[i].on_stack = s.list[i].due = s.list[i].awaited = 0;
+            s.list[i].on_stack = s.list[i].due = s.list[i].awaited = s.list[i].within = 0;
         search_stack(step->number, step->over ? OVER : AT_END);
         s.last_step = step->number;
-        arm(any_awaited());
+        arm(any_awaited(0));
     }
     s.steps++;
 }

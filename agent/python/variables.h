@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * variables.h - records variables of the program, such as `loss` in the frame of `train`, at the end of each step and when the
- * function returns. A variable that is assigned only after the step's end (lr after scheduler.step()) is read at the end of the next step, or
- * at the return, and filed under the step that it was assigned after. They are named by the settings torch.exprs (PROBE_TORCH_EXPRS) and torch.profiling (exprs=).
+ * variables.h - records variables of the program, such as `loss` in the frame of `train`, at the end of each step and when the function returns, named by
+ * the settings torch.exprs (PROBE_TORCH_EXPRS) and torch.profiling (exprs=). A variable that is assigned only after the step's end (lr after
+ * scheduler.step()) is read once its loop has come round (seen when a batch is asked for or a model called), else at the end of the next step, or at the
+ * return, and filed under the step that it was assigned after.
  *
  *     variables_open();                  // a recording begins
  *     variables_close(w);                // it ends: says which expressions never matched

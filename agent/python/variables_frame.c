@@ -40,12 +40,9 @@ int variable_is_of(const struct variable *v, void *code) {
 /* Finds the variable's slot in frames of this code. */
 static void find_slot(struct variable *v, void *code) {
     CAPI_AUTO void *found = capi_call(pyvalue_helper("place"), code, v->path[0]);
-    v->slot = -1;
-    if (found && capi_type(found) == py.Tuple_Type) {
-        v->slot = (ssize_t)capi_int(py.PyTuple_GetItem(found, 0));
-        v->in_cell = (int)capi_int(py.PyTuple_GetItem(found, 1));
-    }
-    py.PyErr_Clear();
+    long said = capi_long(found, -2);
+    v->slot = said >> 1;
+    v->in_cell = said & 1;
 }
 
 int variable_found(struct variable *v, void *code) {
@@ -64,15 +61,11 @@ int variable_in(const struct variable *v, void *code) {
     return v->is_module || copy.slot >= 0;
 }
 
-int variable_assigned_after(const struct variable *v, void *frame, void *code, long *at) {
-    CAPI_AUTO void *last = capi_attr(frame, "f_lasti"), *said = NULL;
-    long now = capi_long(last, -1);
-    if (now == *at)
-        return -1;
-    *at = now;
-    if (last)
-        said = capi_call(pyvalue_helper("assigned_after"), code, last, v->path[v->n - 1]);
-    return (int)capi_long(said, 0);
+long variable_assigned(const struct variable *v, void *frame, void *then) {
+    void *ask = pyvalue_helper(then ? "assigned_by_now" : "assigned_after");
+    CAPI_AUTO void *said =
+        capi_call(ask, frame, v->path[v->n - 1], v->n > 1 ? py.True : py.False, then);
+    return capi_long(said, 0);
 }
 
 /* The frame's array of local variables, cells and free variables, 3.6 to 3.11. */
@@ -117,12 +110,10 @@ void *variable_read(struct variable *v, void *frame, void *code) {
 }
 
 void *variable_code(void *frame) {
-    return py.PyFrame_GetCode ? py.PyFrame_GetCode(frame) : capi_attr(frame, "f_code");
+    return capi_attr(frame, "f_code");
 }
 
 void *variable_back(void *frame) {
-    if (py.PyFrame_GetBack)
-        return py.PyFrame_GetBack(frame);
     CAPI_AUTO void *back = capi_attr(frame, "f_back");
     return back == py.None ? NULL : capi_ref(back);
 }

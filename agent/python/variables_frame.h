@@ -34,9 +34,8 @@ int variable_is_of(const struct variable *v, void *code);
 int variable_in(const struct variable *v, void *code);
 /* Remembers the code object. Returns 1 if it is another one than before. */
 int variable_found(struct variable *v, void *code);
-/* Whether the frame's code assigns the variable after the frame's current instruction: 1: yes, in a loop around that instruction; 2: yes, but only
- * after any such loop; 0: no; -1: the instruction is still *at, so the answer has not changed. */
-int variable_assigned_after(const struct variable *v, void *frame, void *code, long *at);
+/* Calls assigned_after() of values.py, or, with a result of that, assigned_by_now(). Returns 0 on an error. */
+long variable_assigned(const struct variable *v, void *frame, void *then);
 void *variable_read(struct variable *v, void *frame, void *code);
 
 /* A frame's code object and its caller's frame: new references, NULL without an error. */

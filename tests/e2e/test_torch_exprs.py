@@ -3,6 +3,7 @@
 program had for it, also those that it assigned after optimizer.step(), and in functions that have returned by then."""
 import json
 import os
+import re
 
 import conftest
 import pytest
@@ -116,7 +117,47 @@ class Trainer:
                 say(loss=loss_)
 Trainer().train()
 """, "Trainer.training_step"),
+    "branches": ("""
+def train():
+    for epoch in range(2):
+        total = 0
+        for i, x in enumerate(data):
+            if i % 3 == 1:
+                loss = model(x).pow(2).mean(); opt.zero_grad(); loss.backward(); opt.step()
+            elif i % 3:
+                loss = model(-x).pow(2).mean(); opt.zero_grad(); loss.backward(); opt.step()
+            else:
+                loss = model(x).abs().mean(); opt.zero_grad(); loss.backward(); opt.step()
+            total += i
+            say(loss=loss, i=i, epoch=epoch, total=total)
+train()
+""", "train"),
+    "coroutine": ("""
+import asyncio
+async def train():
+    for epoch in range(2):
+        for i, x in enumerate(data):
+            loss = model(x).pow(2).mean(); opt.zero_grad(); loss.backward(); opt.step()
+            await asyncio.sleep(0)
+            lr = 0.5 * i
+            say(loss=loss, lr=lr, i=i, epoch=epoch)
+asyncio.run(train())
+""", "train"),
+    "attribute": ("""
+class Trainer:
+    i = lr = 0
+    def batch(self, i, x):
+        self.i = i
+        self.loss = model(x).pow(2).mean(); opt.zero_grad(); self.loss.backward(); opt.step()
+        self.lr = 0.5 * i
+        say(**{"self.loss": self.loss, "self.lr": self.lr, "self.i": self.i})
+    def train(self):
+        for epoch in range(2):
+            for i, x in enumerate(data): self.batch(i, x)
+Trainer().train()
+""", "train"),
 }
+NAMES = ("loss", "lr", "i", "epoch", "accuracy", "total", "self.loss", "self.lr", "self.i")
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
@@ -127,7 +168,7 @@ def test_each_step_has_its_values(case, kind, build, tmp_path, sql):
         pytest.skip(why)
     script, func = CASES[case]
     trace, db = tmp_path / "t.zst", tmp_path / "t.db"
-    names = [n for n in ("loss", "lr", "i", "epoch", "accuracy") if n in script]
+    names = [n for n in NAMES if re.search(r"(?<![\w.])%s\b" % n, script)]
     done = conftest.run_command(
         [build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", ",".join("%s@%s" % (n, func) for n in names), "--",
          python, "-W", "ignore", "-c", HEAD + script + "print('seen', json.dumps(seen))\n"], env=dict(os.environ))
@@ -141,6 +182,32 @@ def test_each_step_has_its_values(case, kind, build, tmp_path, sql):
     assert sql(db, "SELECT min(step), max(step) FROM training_logs") == [(0, 19)]
     if case == "accumulated":
         assert sql(db, "SELECT count(*) FROM variables") == [(40,)]
+
+
+WITHOUT_TORCH = """
+import asyncio, probing
+async def train():
+    for k in range(20):
+        loss = 2 * k
+        probing.step()
+        await asyncio.sleep(0)
+        lr = k; used = loss
+def run():
+    for k in range(20):
+        loss = 2 * k
+        probing.step()
+        lr = k; used = loss
+%s
+"""
+
+
+@pytest.mark.parametrize("func, call", [("train", "asyncio.get_event_loop_policy().new_event_loop().run_until_complete(train())"), ("run", "run()")])
+def test_values_after_the_step_in_each_python(func, call, python, build, tmp_path, sql):
+    trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+    conftest.run_command([build.tool("probing-record"), "-q", "-o", trace, "--exprs", "loss@%s,lr@%s" % (func, func), "--", python.path,
+                          "-W", "ignore", "-c", WITHOUT_TORCH % call], env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    assert sql(db, "SELECT step, loss, lr FROM training_logs ORDER BY step") == [(k, 2 * k, k) for k in range(20)]
 
 
 def test_a_training_that_steps_by_hand(build, tmp_path, sql):
