@@ -98,18 +98,19 @@ def find_assignment(code, at, name, attribute):
     return 1 if loops and first <= loops[max(loops)] else 2 if loops and first <= max(loops.values()) else 3
 
 
-assignments = {}
+assignments = {}  # they hold the code objects: an id stays that of the same one
 
 
 def assigned_after(frame, name, attribute):
     """4 times the frame's current instruction, plus whether its code assigns the variable behind that: 1 in the innermost loop around it, 2 in
     another such loop, 3 only after these, 0 no."""
-    key = (frame.f_code, frame.f_lasti, name, attribute)
+    code, at = frame.f_code, frame.f_lasti
+    key = (id(code), at, name, attribute)
     if key not in assignments:
         if len(assignments) >= 256:
             assignments.clear()
-        assignments[key] = find_assignment(*key)
-    return frame.f_lasti * 4 + assignments[key]
+        assignments[key] = (find_assignment(code, at, name, attribute), code)
+    return at * 4 + assignments[key][0]
 
 
 def assigned_by_now(frame, name, attribute, then):
