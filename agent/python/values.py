@@ -143,13 +143,15 @@ def codes_in(names, func, depth=0):
 
 
 def find_codes(func):
-    """Functions called `func` in the program's own modules: not those of the library or of packages."""
-    found = []
+    """Functions called `func` in the program's own modules, not those of the library or of packages; a class's method in all modules."""
+    found, outer = [], func.partition(".")[0]
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
-        ours = name == "__main__" or (path and "/lib/python" not in path and "-packages/" not in path)
-        if ours and hasattr(module, "__dict__") and name.partition(".")[0] != "probing":
-            found += [c for c in codes_in(vars(module), func) if c not in found]
+        names = dict(getattr(module, "__dict__", ()))
+        if name != "__main__" and (not path or "/lib/python" in path or "-packages/" in path):
+            names = {outer: names[outer]} if isinstance(names.get(outer), type) else {}
+        if name.partition(".")[0] != "probing":
+            found += [c for c in codes_in(names, func) if c not in found]
     return found[:16]
 
 

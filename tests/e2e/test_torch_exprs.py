@@ -210,6 +210,28 @@ def test_values_after_the_step_in_each_python(func, call, python, build, tmp_pat
     assert sql(db, "SELECT step, loss, lr FROM training_logs ORDER BY step") == [(k, 2 * k, k) for k in range(20)]
 
 
+FRAMEWORK = """
+import probing
+class Trainer:
+    def fit(self):
+        for k in range(5):
+            lr = 2 * k
+            probing.step()
+"""
+
+
+def test_a_method_of_a_package(python, build, tmp_path, sql):
+    """Before 3.11 no frame knows its function's class: the class is searched for, also in packages."""
+    trace, db, package = tmp_path / "t.zst", tmp_path / "t.db", tmp_path / "site-packages" / "framework.py"
+    package.parent.mkdir()
+    package.write_text(FRAMEWORK)
+    conftest.run_command([build.tool("probing-record"), "-q", "-o", trace, "--exprs", "lr@Trainer.fit", "--", python.path, "-c",
+                          "import framework; framework.Trainer().fit()"],
+                         env=dict(os.environ, PYTHONPATH="%s:%s" % (package.parent, build.share / "python")))
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    assert sql(db, "SELECT step, lr FROM training_logs ORDER BY step") == [(k, 2 * k) for k in range(5)]
+
+
 def test_a_training_that_steps_by_hand(build, tmp_path, sql):
     """A step is known to have ended only when the next one begins, and `loss` is then still the value that the step gave it. The last
     step's end is not seen: its value is the one at the return, if returns are seen (3.12 and later)."""
