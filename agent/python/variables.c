@@ -14,9 +14,10 @@
 #include "traces/exprs.h"
 #include "traces/torch_setting.h"
 
-#define COMING_MAX 64 /* values that are on their way from a GPU */
-#define SEARCHES   64 /* model calls after each of which missing functions are sought; then rarer */
-#define FRAMES_MAX 256 /* frames that are searched for a function, at most */
+#define COMING_MAX  64 /* values that are on their way from a GPU */
+#define SEARCHES    64 /* model calls after each of which missing functions are sought; then rarer */
+#define FRAMES_MAX  256             /* frames that are searched for a function, at most */
+#define LATE_WITHIN (INT64_MAX - 2) /* as of variable_assigned(): in a loop that is behind it now */
 
 struct watched {
     struct variable var;
@@ -25,7 +26,7 @@ struct watched {
     int return_sought; /* its function was found by name, not on the stack */
     int on_stack;      /* its function was on the stack when the last step ended */
     long late;         /* what variable_assigned() returned then */
-    int within;        /* 2: an attribute that a function called by its function assigns later */
+    int within;        /* it is an attribute that a function called by its function assigns later */
     int due;           /* this step's value is to be read: 1: by NEXT or LATE; 2: by LATE */
     int awaited;       /* its function is on the stack, and its return is to be seen */
 };
@@ -297,9 +298,10 @@ static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum se
         return;
     w->on_stack = 1;
     w->late = what == AT_END ? variable_assigned(&w->var, frame, NULL) : 0;
-    int how = w->late & 3; /* 3: assigned only behind all loops, and seen at the return */
-    w->awaited = how || w->within;
-    w->due = how % 3 ? how : w->within;
+    if (w->within && (w->late & 3) % 3 == 0)
+        w->late = LATE_WITHIN;
+    w->awaited = (w->late & 3) != 0;
+    w->due = (w->late & 3) % 3; /* 3: assigned only behind all loops, and seen at the return */
     if (!w->due)
         take_from(i, frame, code, step, 0);
 }
@@ -326,7 +328,7 @@ static unsigned search_stack(uint64_t step, enum search what) {
                 on_frame(i, frame, code, step, what);
             } else if (what == AT_END && w->var.n > 1 &&
                        variable_assigned(&w->var, frame, NULL) & 3) {
-                w->within = 2;
+                w->within = 1;
             }
         }
         void *outer = left ? variable_back(frame) : NULL;
@@ -403,9 +405,8 @@ static void search_others(void) {
 
 static void at_work(int begins) {
     struct capi_state state;
-    if (begins ? !armed && !any_awaited(1) : !s.exprs.n && s.version == version_now())
-        return;
-    if (!producer_recording() || !capi_usable())
+    if ((begins ? !armed && !any_awaited(1) : !s.exprs.n && s.version == version_now()) ||
+        !producer_recording() || !capi_usable())
         return;
     capi_enter(&state);
     if (!begins) {

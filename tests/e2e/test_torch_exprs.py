@@ -148,7 +148,10 @@ class Trainer:
     i = lr = 0
     def batch(self, i, x):
         self.i = i
-        self.loss = model(x).pow(2).mean(); opt.zero_grad(); self.loss.backward(); opt.step()
+        if i % 2:
+            self.loss = model(x).pow(2).mean(); opt.zero_grad(); self.loss.backward(); opt.step()
+        else:
+            self.loss = model(x).abs().mean(); opt.zero_grad(); self.loss.backward(); opt.step()
         self.lr = 0.5 * i
         say(**{"self.loss": self.loss, "self.lr": self.lr, "self.i": self.i})
     def train(self):
