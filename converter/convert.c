@@ -116,7 +116,7 @@ static int keep_reading(struct job *j, const struct prepared *p, const struct tr
                             : epochs_save(p->load.shared.epochs, &n);
     if (!kept)
         return SQLITE_NOMEM;
-    resume_of(&at, row->reader, row->meta, &p->modules);
+    resume_of(&at, row->reader, row->meta, &p->modules, p->resumed ? &p->was->at : NULL);
     rc = append_keep(j->store.db, row->trace, &at, kept, n);
     free(kept);
     return rc;

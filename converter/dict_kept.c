@@ -16,20 +16,25 @@ struct head {
     uint64_t n[NTABLES], dense[NTABLES];
 };
 
+static inline void add_words(uint64_t sum[4], const uint8_t *p) {
+    uint64_t v[4];
+
+    memcpy(v, p, sizeof v);
+    for (int i = 0; i < 4; i++) {
+        sum[i] = (sum[i] ^ v[i]) * 0x9e3779b97f4a7c15u;
+        sum[i] ^= sum[i] >> 32;
+    }
+}
+
 /* Checksum of everything behind the field `check`. It computes four sums at a time, because a single one would wait for each product. */
 static uint64_t check_of(const struct head *h, size_t n) {
     const uint8_t *p = (const uint8_t *)h + sizeof h->check;
-    uint64_t sum[4] = {n, 1, 2, 3}, v[4];
+    uint64_t sum[4] = {n, 1, 2, 3}, last[4] = {0};
 
-    for (n -= sizeof h->check; n; n -= n < sizeof v ? n : sizeof v, p += sizeof v) {
-        if (n < sizeof v)
-            memset(v, 0, sizeof v);
-        memcpy(v, p, n < sizeof v ? n : sizeof v);
-        for (int i = 0; i < 4; i++) {
-            sum[i] = (sum[i] ^ v[i]) * 0x9e3779b97f4a7c15u;
-            sum[i] ^= sum[i] >> 32;
-        }
-    }
+    for (n -= sizeof h->check; n >= sizeof last; n -= sizeof last, p += sizeof last)
+        add_words(sum, p);
+    memcpy(last, p, n);
+    add_words(sum, (const uint8_t *)last);
     for (int i = 1; i < 4; i++)
         sum[0] = (sum[0] ^ sum[i]) * 0xbf58476d1ce4e5b9u ^ sum[0] >> 29;
     return sum[0];

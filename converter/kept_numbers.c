@@ -77,7 +77,9 @@ static int take_row(struct kept_numbers *k, struct callsites *cs, struct stackse
     memcpy(cs->seed, h.seed[0], sizeof cs->seed);
     memcpy(s->seed, h.seed[1], sizeof s->seed);
     p += sizeof h;
-    for (int i = 0; i < KEPT_SORTS; i++)
+    for (int i = 0; i < KEPT_SORTS; i++) {
+        if (known_reserve(sets[i], h.n[i]) != 0)
+            return -1;
         for (uint32_t n = 0; n < h.n[i]; n++, p += sizeof(struct digest)) {
             struct digest d;
             memcpy(&d, p, sizeof d);
@@ -86,6 +88,7 @@ static int take_row(struct kept_numbers *k, struct callsites *cs, struct stackse
             if (known_set(sets[i], &d) != 0)
                 return -1;
         }
+    }
     if (!grow(&cs->types, &cs->types_cap, (size_t)h.last[KEPT_FUNCTIONS] + 1, sizeof *cs->types) ||
         !grow(&cs->function_of, &cs->frames_cap, (size_t)h.last[KEPT_FRAMES] + 1,
               sizeof *cs->function_of))

@@ -16,7 +16,7 @@ struct keys_chunk {
 
 /* Hashes eight bytes at a time by multiplying and folding: keys here are a few words long, and their number cannot be made hostile (they
  * come from dictionaries of bounded size). */
-static uint32_t hash_of(const void *key, size_t n) {
+static inline uint32_t hash_of(const void *key, size_t n) {
     const uint8_t *p = key;
     uint64_t h = 0x9e3779b97f4a7c15u ^ n, w;
 
@@ -46,7 +46,7 @@ void keys_free(struct keys *t) {
     memset(t, 0, sizeof *t);
 }
 
-static size_t slot_of(const struct keys *t, uint32_t hash, const void *key, size_t n) {
+static inline size_t slot_of(const struct keys *t, uint32_t hash, const void *key, size_t n) {
     size_t i = hash & (t->nslots - 1);
 
     for (; t->slots[i].id; i = (i + 1) & (t->nslots - 1)) {
@@ -57,8 +57,7 @@ static size_t slot_of(const struct keys *t, uint32_t hash, const void *key, size
     return i;
 }
 
-static int grow(struct keys *t) {
-    size_t nslots = t->nslots ? t->nslots * 2 : 16;
+static int grow(struct keys *t, size_t nslots) {
     struct keys_slot *slots = calloc(nslots, sizeof *slots);
     struct keys_entry *entries = realloc(t->entries, nslots / 4 * 3 * sizeof *entries);
 
@@ -82,6 +81,14 @@ static int grow(struct keys *t) {
     t->slots = slots;
     t->nslots = nslots;
     return 0;
+}
+
+int keys_reserve(struct keys *t, size_t n) {
+    size_t nslots = t->nslots ? t->nslots : 16;
+
+    while (nslots / 4 * 3 < t->n + n && nslots < UINT32_MAX / 4)
+        nslots *= 2;
+    return nslots > t->nslots ? grow(t, nslots) : 0;
 }
 
 static void *copy(struct keys *t, const void *key, size_t n) {
@@ -112,7 +119,7 @@ uint32_t keys_put(struct keys *t, const void *key, size_t n, int *is_new) {
         *is_new = 0;
     if (n > UINT32_MAX || t->n == UINT32_MAX / 4)
         return 0;
-    if (t->n == t->cap && grow(t) != 0)
+    if (t->n == t->cap && grow(t, t->nslots ? t->nslots * 2 : 16) != 0)
         return 0;
     size_t i = slot_of(t, hash, key, n);
     if (t->slots[i].id)

@@ -31,6 +31,8 @@ struct keys {
 
 void keys_init(struct keys *t);
 void keys_free(struct keys *t);
+/* Makes space for n more keys, so that adding them moves none. Returns 0; -1: no memory. */
+int keys_reserve(struct keys *t, size_t n);
 /* Returns the id of the key, a new one if it is not in the table yet; 0: no memory (or four billion keys). */
 uint32_t keys_put(struct keys *t, const void *key, size_t n, int *is_new);
 /* Returns the id of the key, 0 if it is not in the table. */

@@ -18,11 +18,13 @@ static struct digest *find(const struct known_table *t, const struct digest *d) 
     return &t->slots[i];
 }
 
-/* Makes space for one more entry. Returns 0 or -ENOMEM. */
-static int grow(struct known_table *t) {
-    struct known_table more = {.mask = t->mask ? t->mask * 2 + 1 : 1023, .n = t->n};
+/* Makes space for n more entries. Returns 0 or -ENOMEM. */
+static int grow(struct known_table *t, size_t n) {
+    struct known_table more = {.mask = t->mask ? t->mask : 1023, .n = t->n};
 
-    if (t->slots && t->n * 4 < t->mask * 3)
+    while ((t->n + n - 1) * 4 >= more.mask * 3)
+        more.mask = more.mask * 2 + 1;
+    if (t->slots && more.mask == t->mask)
         return 0;
     if (!(more.slots = calloc(more.mask + 1, sizeof *more.slots)))
         return -ENOMEM;
@@ -34,13 +36,19 @@ static int grow(struct known_table *t) {
     return 0;
 }
 
+int known_reserve(struct known *k, size_t n) {
+    size_t most = k->most > k->now.n ? k->most - k->now.n : 1;
+
+    return n ? grow(&k->now, n < most ? n : most) : 0;
+}
+
 struct digest *known_at(struct known *k, const struct digest *d) {
     if (k->now.n >= k->most) {
         free(k->before.slots);
         k->before = k->now;
         k->now = (struct known_table){0};
     }
-    if (grow(&k->now) != 0)
+    if (grow(&k->now, 1) != 0)
         return NULL;
     struct digest *at = find(&k->now, d), *was = k->before.slots ? find(&k->before, d) : at;
     if (!at->id && was->id)

@@ -33,6 +33,8 @@ struct known {
 };
 
 void known_free(struct known *k);
+/* Makes space for n more entries, so that adding them moves none. Returns 0 or -ENOMEM. */
+int known_reserve(struct known *k, size_t n);
 /* Returns the place of d, which holds its id, or 0 if d is not known. Valid until the next call. NULL: no memory. */
 struct digest *known_at(struct known *k, const struct digest *d);
 /* Returns 1 when d is known. */

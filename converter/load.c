@@ -188,14 +188,22 @@ void load_end(struct load_now *now) {
 }
 
 void load_unregister(sqlite3 *db) {
-    for (size_t i = 0; i < sizeof inserts / sizeof *inserts; i++) {
-        char *sql = sqlite3_mprintf("DROP TABLE IF EXISTS " RECORD "_%s", inserts[i].record);
+    /* most questions make none or few of them */
+    static const char made[] =
+        "SELECT group_concat('DROP TABLE temp.' || name, ';') FROM temp.sqlite_master"
+        " WHERE name GLOB 'record[s_]*'";
+    sqlite3_stmt *st = NULL;
+
+    if (sqlite3_prepare_v2(db, made, -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW && sqlite3_column_type(st, 0) == SQLITE_TEXT) {
+        char *sql = sqlite3_mprintf("%s", sqlite3_column_text(st, 0));
+        sqlite3_finalize(st);
+        st = NULL;
         if (sql)
             sqlite3_exec(db, sql, NULL, NULL, NULL);
         sqlite3_free(sql);
     }
-    sqlite3_exec(db, "DROP TABLE IF EXISTS " RECORD "s; DROP TABLE IF EXISTS " RECORD "_calls",
-                 NULL, NULL, NULL);
+    sqlite3_finalize(st);
     sqlite3_create_module_v2(db, "probing_trace", NULL, NULL, NULL);
     sqlite3_create_module_v2(db, "probing_load", NULL, NULL, NULL);
     sqlite3_create_module_v2(db, "probing_calls", NULL, NULL, NULL);

@@ -50,7 +50,14 @@ int resolver_restore(struct resolver *rs, const void *saved, size_t n, size_t ba
     const uint8_t *p = saved, *end = p + n, *own = p + base;
     struct saved s;
     int is_new;
+    size_t most = n / sizeof s < RESOLVER_NATIVE ? n / sizeof s : RESOLVER_NATIVE;
 
+    if (keys_reserve(&rs->addresses, most) != 0 ||
+        resolver_reserve(&rs->at, &rs->at_cap, most, sizeof *rs->at) != 0 ||
+        resolver_reserve(&rs->known, &rs->known_cap, n / sizeof(struct saved_frame),
+                         sizeof *rs->known) != 0)
+        return -ENOMEM;
+    uint32_t frames = rs->cs->no_frames ? rs->cs->nfunctions : rs->cs->nframes;
     while ((size_t)(end - p) >= sizeof s) {
         if (p == own)
             rs->nbase = rs->addresses.n;
@@ -60,15 +67,13 @@ int resolver_restore(struct resolver *rs, const void *saved, size_t n, size_t ba
             rs->addresses.n >= RESOLVER_NATIVE)
             return 0;
         uint32_t id = keys_put(&rs->addresses, &s.key, sizeof s.key, &is_new);
-        if (!id || resolver_reserve(&rs->at, &rs->at_cap, id, sizeof *rs->at) != 0 ||
-            resolver_reserve(&rs->known, &rs->known_cap, rs->nknown + s.n, sizeof *rs->known) != 0)
+        if (!id)
             return -ENOMEM;
         rs->at[id - 1] = (struct native_at){(uint32_t)rs->nknown, s.n};
         for (uint32_t i = 0; i < s.n; i++, p += sizeof(struct saved_frame)) {
             struct saved_frame f;
             memcpy(&f, p, sizeof f);
-            int known =
-                f.frame && f.frame <= (rs->cs->no_frames ? rs->cs->nfunctions : rs->cs->nframes);
+            int known = f.frame && f.frame <= frames;
             rs->known[rs->nknown++] =
                 (struct merge_native){known ? f.frame : 1, f.eval != 0, (enum merge_owner)f.owner};
         }

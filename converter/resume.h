@@ -4,7 +4,7 @@
  * their rows stay: this requires that nothing recorded since then changes what these rows say.
  *
  *     struct resume now;
- *     resume_of(&now, reader, &meta, &modules);      // describes all that is in the trace; it is stored with the rows (table trace_read)
+ *     resume_of(&now, reader, &meta, &modules, NULL);   // describes all that is in the trace; it is stored with the rows (table trace_read)
  *     if (resume_begins(&was, reader)) ...           // the first blocks are the same as then; tested without reading them
  *     if (resume_fits(&was, &rows, reader, &meta, &modules, &callsites)) ... // what is now known of processes, threads, files agrees with then
  *
@@ -36,8 +36,9 @@ struct resume_rows {
     int has_bare; /* 1: the trace has native code of which the file was not known */
 };
 
+/* was: what resume_fits() said yes to; NULL: nothing. */
 void resume_of(struct resume *now, const struct reader *r, const struct meta *m,
-               const struct modules *mods);
+               const struct modules *mods, const struct resume *was);
 int resume_begins(const struct resume *was, const struct reader *r);
 /* Also creates the threads that were made up in the earlier conversion again, in the same order. No other thread may be resolving samples
  * of this trace. */

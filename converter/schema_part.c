@@ -18,8 +18,7 @@ static const char *skip_blank(const char *p, const char *end) {
             p++;
         if (end - p < 2 || strncmp(p, "--", 2) != 0)
             return p;
-        while (p < end && *p != '\n')
-            p++;
+        p = (const char *)memchr(p, '\n', (size_t)(end - p)) ?: end;
     }
 }
 
@@ -65,6 +64,13 @@ static void drop(struct schema_part *p, const struct schema_statement *s) {
             p->v[i].kind = 0;
 }
 
+/* Of names of which SQLite compares the letters without their case. */
+static size_t hash_of(const char *name, size_t n) {
+    return n ? (n * 7 + (name[0] & 31u) * 3 + (name[n - 1] & 31u) + (name[n / 2] & 31u)) %
+                   SCHEMA_HASHES
+             : 0;
+}
+
 int schema_part_add(struct schema_part *p, const char *text, size_t n) {
     const char *end = text + n;
 
@@ -86,9 +92,23 @@ int schema_part_add(struct schema_part *p, const char *text, size_t n) {
                 return SQLITE_NOMEM;
             p->v = more;
         }
+        size_t *first = &p->first[hash_of(s.name, s.name_len)];
+        s.next = *first;
         p->v[p->n++] = s;
+        *first = p->n;
     }
     return SQLITE_OK;
+}
+
+/* Returns the statement of this name that comes after s (NULL: the first one) in its chain, or NULL. */
+static struct schema_statement *next_of(const struct schema_part *p, const char *name, size_t n,
+                                        const struct schema_statement *s) {
+    for (size_t i = s ? s->next : p->first[hash_of(name, n)]; i; i = s->next) {
+        s = &p->v[i - 1];
+        if (s->name_len == n && strncasecmp(s->name, name, n) == 0)
+            return &p->v[i - 1];
+    }
+    return NULL;
 }
 
 /* Marks what the words of the text name as wanted, and what the texts of wanted views name. */
@@ -98,10 +118,9 @@ static void want_words(struct schema_part *p, const char *text, size_t n) {
             continue;
         for (word = text; text < end && is_name(*text);)
             text++;
-        for (size_t i = 0; i < p->n; i++) {
-            struct schema_statement *s = &p->v[i];
-            if (s->is_wanted || !s->kind || s->name_len != (size_t)(text - word) ||
-                strncasecmp(s->name, word, s->name_len) != 0)
+        struct schema_statement *s = NULL;
+        while ((s = next_of(p, word, (size_t)(text - word), s))) {
+            if (s->is_wanted || !s->kind)
                 continue;
             s->is_wanted = 1;
             if (s->kind == SCHEMA_VIEWS)
@@ -138,9 +157,9 @@ int schema_part_missing(struct schema_part *p, sqlite3 *db, size_t *n) {
 
     while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(st, 0);
-        for (size_t i = 0; name && i < p->n; i++)
-            if (is(p->v[i].name, p->v[i].name_len, name))
-                p->v[i].is_wanted = 0;
+        struct schema_statement *s = NULL;
+        while (name && (s = next_of(p, name, strlen(name), s)))
+            s->is_wanted = 0;
     }
     rc = rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
     *n = 0;

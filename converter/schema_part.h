@@ -20,6 +20,7 @@
 #include <stddef.h>
 
 enum { SCHEMA_TABLES = 1, SCHEMA_VIEWS = 2 };
+#define SCHEMA_HASHES 64
 
 struct schema_part {
     struct schema_statement {
@@ -27,8 +28,9 @@ struct schema_part {
         size_t len, name_len;
         int kind; /* an index has the kind of its table; 0: it was dropped */
         int is_wanted;
+        size_t next; /* of a name with the same hash: v[next - 1]; 0: none */
     } * v;
-    size_t n;
+    size_t n, first[SCHEMA_HASHES]; /* by the hash of the name, likewise */
 };
 
 /* Adds the statements in the n bytes at `text`, somewhere behind which there must be a NUL. A DROP TABLE removes a table that was added before. */

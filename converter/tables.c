@@ -41,9 +41,10 @@ static int live_part(struct schema_part *p, const char *sql, int kinds) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, find_live_parts);
-    if (live_rc != SQLITE_OK || !(p->v = malloc(live_parts.n * sizeof *p->v)))
+    *p = live_parts;
+    p->v = live_rc == SQLITE_OK ? malloc(live_parts.n * sizeof *p->v) : NULL;
+    if (!p->v)
         return SQLITE_NOMEM;
-    p->n = live_parts.n;
     memcpy(p->v, live_parts.v, p->n * sizeof *p->v);
     schema_part_want(p, sql, kinds);
     return SQLITE_OK;
@@ -171,25 +172,38 @@ int tables_hold_hangs(sqlite3 *db) {
     return rc;
 }
 
+enum { HAS_JOBS = 1, HAS_RUNS = 2, HAS_RANKS = 4 }; /* HAS_RANKS: or attempts */
+
+/* Returns what the traces have, in one statement as each takes longer to prepare than to run; all of it when that cannot be told. */
+static int kinds_of_traces(sqlite3 *db) {
+    return tables_number(db,
+                         "SELECT (count(job) > 0) + 2 * (min(run) IS NOT max(run))"
+                         " + 4 * coalesce(max(attempt OR rank IS NOT NULL), 0) FROM trace_file");
+}
+
 int tables_finish(sqlite3 *db, int adding, int is_cache) {
     static const char
         is_told[] = "SELECT EXISTS (SELECT 1 FROM temp.sqlite_master WHERE name = 'known_place')",
         is_stored[] =
             "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
-        may_start_again[] =
-            "SELECT EXISTS (SELECT 1 FROM trace_file WHERE attempt OR rank IS NOT NULL)",
         has_calls[] = "SELECT EXISTS (SELECT 1 FROM torch_step)"
                       " OR EXISTS (SELECT 1 FROM torch_module_total)";
-    int rc = SQLITE_OK, stored = tables_number(db, is_stored), analyzed = adding && is_analyzed(db),
-        is_plain = is_cache && !analyzed && !has_many(db);
+    /* a live question's database stores no view's rows, and takes no place from another */
+    int rc = SQLITE_OK, stored = is_cache ? 0 : tables_number(db, is_stored),
+        analyzed = adding && is_analyzed(db), is_plain = is_cache && !analyzed && !has_many(db);
 
-    if (tables_number(db, "SELECT count(job) FROM trace_file") != 0)
+    int kinds = kinds_of_traces(db);
+    if (kinds & HAS_JOBS) {
         rc = run_part(db, "--@ runs", "--@ jobs");
-    if (rc == SQLITE_OK && tables_number(db, "SELECT count(DISTINCT run) > 1 FROM trace_file") != 0)
+        kinds = kinds_of_traces(db);
+    }
+    if (rc == SQLITE_OK && kinds & HAS_RUNS) {
         rc = run_part(db, "--@ jobs", "--@ sums");
-    if (rc == SQLITE_OK && tables_number(db, may_start_again) != 0)
+        kinds = kinds_of_traces(db);
+    }
+    if (rc == SQLITE_OK && kinds & HAS_RANKS)
         rc = run_part(db, "--@ sums", "--@ places");
-    if (rc == SQLITE_OK && tables_number(db, is_told) == 1)
+    if (rc == SQLITE_OK && !is_cache && tables_number(db, is_told) == 1)
         rc = run_part(db, "--@ places", "--@ functions");
     if (rc == SQLITE_OK && (!is_cache || tables_have_functions(db) == 0))
         rc = run_part(db, "--@ functions", "--@ modules");
