@@ -415,6 +415,10 @@ static void replay(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
         sqlite3_result_int64(ctx, (sqlite3_int64)r->job.nlost);
         return;
     }
+    if (strcmp(what, "absent") == 0) {
+        sqlite3_result_int64(ctx, r->job.nabsent);
+        return;
+    }
     if (r->loaded < 0)
         return;
     int number = which ? sqlite3_value_int(which) : 0, i;

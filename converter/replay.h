@@ -21,6 +21,7 @@
  * replay('nth rank', N), ('nth node', N), ('nth stage', 1): the one with the N-th largest lateness; NULL: there are fewer than N.
  * replay('late'): the ranks that are late together, as a JSON array; NULL: none are.
  * replay('length'), replay('seen'): seconds that the unchanged replay takes, and that the job took. replay('calls'): number of calls.
+ * replay('absent'): number of ranks in the groups of the job that have no trace.
  * replay('lost'): messages of which one end was not recorded; what is known of that process is replayed (replay_mirror.h), and it may save more.
  * Only the largest run, and its largest attempt when a launcher started the ranks again, is replayed: replay('run'), replay('attempt').
  * Of a job with more than a million calls the last million are replayed, so that a day of many ranks takes no more time and memory than its

@@ -45,6 +45,7 @@ struct replay_job {
     int *needed;                /* for each meeting, how many calls arrive at it */
     size_t ncalls, nread;       /* nread: those that were recorded, the first ones */
     size_t nlost;               /* messages of which only one end was recorded */
+    int nabsent;                /* members of its groups that have no trace */
     int nranks, nmeetings, npeers;
     size_t most;  /* set by the caller: about how many calls to read, the last ones; 0: all */
     double part;  /* share of the attempt's calls that were read: 1, or less */
@@ -52,6 +53,9 @@ struct replay_job {
     char *run;    /* the run of these calls; NULL: a run without a name */
     sqlite3_int64 attempt;
 };
+
+/* A hash of what identifies things: h of a text and those before it. */
+uint64_t replay_hash(uint64_t h, const unsigned char *text);
 
 /* Loads the largest attempt of the database's runs (when ranks are started again, collectives count from 0 again). Returns SQLITE_OK or
  * SQLite's code; a job without calls means that there are none. Call replay_job_free() in any case. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay_absent.h"
 #include "replay_job.h"
 #include "replay_mirror.h"
 #include "since_row.h"
@@ -42,7 +43,8 @@ enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
 /* Hashes that decide which calls belong together, used until meetings and classes have numbers. */
 struct key {
     uint64_t meeting, peers;
-    int other, size; /* the rank at the other end of a message, -1: not known; of the group */
+    uint64_t group, sort; /* of a collective: its group; the operation and the group's size */
+    int other, size;      /* the rank at the other end of a message, -1: not known; of the group */
     enum kind kind;
     unsigned is_root : 1, is_later : 1; /* is_later: its group has had calls before */
 };
@@ -52,7 +54,7 @@ static uint64_t mix(uint64_t h, uint64_t v) {
     return h ^ h >> 29;
 }
 
-static uint64_t mix_text(uint64_t h, const unsigned char *s) {
+uint64_t replay_hash(uint64_t h, const unsigned char *s) {
     for (; s && *s; s++)
         h = mix(h, *s);
     return mix(h, 256);
@@ -143,18 +145,20 @@ static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
                       dst = sqlite3_column_int64(st, 9);
         int is_message = kind == SEND || kind == RECV;
         uint64_t seq = (uint64_t)sqlite3_column_int64(st, 5),
-                 meeting = mix(mix_text(1, sqlite3_column_text(st, 3)), seq);
+                 group = replay_hash(1, sqlite3_column_text(st, 3)), meeting = mix(group, seq);
         if (is_message)
             meeting = mix(mix(mix(meeting, (uint64_t)src), (uint64_t)dst), 2);
         else
-            meeting = mix_text(meeting, op);
+            meeting = replay_hash(meeting, op);
         /* Without a known root, it counts as a call in which all wait for all. */
         if ((kind == FROM_ROOT || kind == TO_ROOT) &&
             sqlite3_column_type(st, kind == FROM_ROOT ? 8 : 9) == SQLITE_NULL)
             kind = ALL;
         (*keys)[j->ncalls] = (struct key){
             .meeting = meeting,
-            .peers = mix(mix_text(mix(seq, (uint64_t)sqlite3_column_int64(st, 10)), op),
+            .group = group,
+            .sort = replay_hash((uint64_t)sqlite3_column_int64(st, 10), op),
+            .peers = mix(replay_hash(mix(seq, (uint64_t)sqlite3_column_int64(st, 10)), op),
                          is_message ? (uint64_t)(src - dst) : 0),
             .other = !is_message || sqlite3_column_type(st, kind == SEND ? 9 : 8) == SQLITE_NULL
                          ? -1
@@ -352,9 +356,11 @@ static void meet_message(struct replay_job *j, const struct key *keys, const str
     }
 }
 
-/* A collective. Its own time is what the last rank to come spent in it, the shortest of all durations: so clocks need not be compared. */
-static void meet(struct replay_job *j, const struct key *keys, const struct sorted *s, size_t n) {
+/* A collective. Its own time is what the last rank to come spent in it, the shortest of all durations: so clocks need not be compared. Returns that
+ * rank's call. */
+static size_t meet(struct replay_job *j, const struct key *keys, const struct sorted *s, size_t n) {
     double shortest = -1;
+    size_t last = s[0].call;
     int m = j->nmeetings++;
 
     for (size_t i = 0; i < n; i++) {
@@ -368,6 +374,7 @@ static void meet(struct replay_job *j, const struct key *keys, const struct sort
         if (waits) {
             double took = c->exit - c->enter;
             c->on = m;
+            last = shortest < 0 || took < shortest ? s[i].call : last;
             shortest = shortest < 0 || took < shortest ? took : shortest;
         }
     }
@@ -375,6 +382,7 @@ static void meet(struct replay_job *j, const struct key *keys, const struct sort
         if (j->call[s[i].call].on == m)
             j->call[s[i].call].transfer = shortest;
     }
+    return last;
 }
 
 /* Sorts by key, then replaces each key by the number of its class. Returns the number of classes. */
@@ -391,7 +399,7 @@ static int number(struct sorted *s, size_t n) {
     return classes;
 }
 
-static int make_meetings(struct replay_job *j, const struct key *keys) {
+static int make_meetings(struct replay_job *j, const struct key *keys, struct absent *absent) {
     struct sorted *s = malloc(sizeof *s * (j->ncalls + 1));
     struct mirror m = {0};
     int all = 0;
@@ -410,13 +418,16 @@ static int make_meetings(struct replay_job *j, const struct key *keys) {
         for (n = 1; i + n < j->ncalls && s[i + n].key == s[i].key; n++)
             ;
         find_joining(j, keys, s + i, n);
-        if (keys[s[i].call].kind == SEND || keys[s[i].call].kind == RECV)
+        const struct key *k = &keys[s[i].call];
+        if (k->kind == SEND || k->kind == RECV) {
             meet_message(j, keys, s + i, n, &m);
-        else
-            meet(j, keys, s + i, n);
-        if (keys[s[i].call].kind == ALL && keys[s[i].call].size == all && n < (size_t)all)
-            mirror_join(&m, j, j->nmeetings - 1, s[i].call);
+            continue;
+        }
+        size_t last = meet(j, keys, s + i, n);
+        if (k->kind == ALL)
+            absent_met(absent, last, k->group, k->sort, k->size - (int)n, k->size == all);
     }
+    absent_arrive(absent, j, &m);
     for (size_t i = 0; i < j->ncalls; i++)
         s[i] = (struct sorted){mix(keys[i].peers, (uint64_t)j->rank[j->call[i].rank].stage), i};
     j->npeers = number(s, j->ncalls);
@@ -425,12 +436,13 @@ static int make_meetings(struct replay_job *j, const struct key *keys) {
     free(s);
     int err = mirror_make(&m, j);
     for (size_t i = 0; i < m.n; i++)
-        j->nlost += m.end[i].rank >= 0;
+        j->nlost += m.end[i].rank >= 0 && !m.end[i].arrives;
     mirror_free(&m);
     return err ? SQLITE_NOMEM : SQLITE_OK;
 }
 
 int replay_job_load(struct replay_job *j, sqlite3 *db) {
+    struct absent absent = {0};
     struct key *keys = NULL;
     int rc = load_calls(j, &keys, db);
 
@@ -438,7 +450,10 @@ int replay_job_load(struct replay_job *j, sqlite3 *db) {
     if (rc == SQLITE_OK)
         rc = load_stages(j, db);
     if (rc == SQLITE_OK)
-        rc = make_meetings(j, keys);
+        rc = absent_load(&absent, j, db);
+    if (rc == SQLITE_OK)
+        rc = make_meetings(j, keys, &absent);
+    absent_free(&absent);
     free(keys); /* before the points need as much memory */
     if (rc == SQLITE_OK)
         rc = make_points(j);

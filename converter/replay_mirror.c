@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MIRROR_RANKS (1 << 24) /* a higher number is no rank */
+
 static void add(struct mirror *m, struct mirror_end e) {
     if (m->n == m->cap) {
         size_t cap = m->cap ? 2 * m->cap : 256;
@@ -20,15 +22,56 @@ static void add(struct mirror *m, struct mirror_end e) {
     m->end[m->n++] = e;
 }
 
+/* Notes that there is a message of this rank. */
+static void know(struct mirror *m, sqlite3_int64 rank) {
+    size_t n = (size_t)rank + 1;
+
+    if (rank >= MIRROR_RANKS || mirror_has(m, rank))
+        return;
+    if (n > m->nknown) {
+        unsigned char *p = realloc(m->known, 2 * n);
+        if (!p) {
+            m->err = -ENOMEM;
+            return;
+        }
+        memset(p + m->nknown, 0, 2 * n - m->nknown);
+        m->known = p;
+        m->nknown = 2 * n;
+    }
+    m->known[rank] = 1;
+}
+
 void mirror_add(struct mirror *m, const struct replay_job *j, sqlite3_int64 rank, size_t call,
                 int sends) {
     const struct replay_call *c = &j->call[call];
 
-    add(m, (struct mirror_end){rank, sends ? c->exit : c->enter, call, -1, sends});
+    know(m, rank);
+    add(m, (struct mirror_end){.rank = rank,
+                               .time = sends ? c->exit : c->enter,
+                               .call = call,
+                               .meeting = -1,
+                               .sends = sends});
 }
 
 void mirror_join(struct mirror *m, const struct replay_job *j, int meeting, size_t call) {
-    add(m, (struct mirror_end){-1, j->call[call].exit, call, meeting, 0});
+    add(m, (struct mirror_end){
+               .rank = -1, .time = j->call[call].exit, .call = call, .meeting = meeting});
+}
+
+void mirror_arrive(struct mirror *m, const struct replay_job *j, sqlite3_int64 rank, size_t call,
+                   double usual, int late) {
+    const struct replay_call *c = &j->call[call];
+
+    add(m, (struct mirror_end){.rank = rank,
+                               .time = late ? c->exit - usual : c->enter,
+                               .call = call,
+                               .meeting = c->on,
+                               .arrives = 1,
+                               .usual = late ? usual : -1});
+}
+
+int mirror_has(const struct mirror *m, sqlite3_int64 rank) {
+    return rank >= 0 && (size_t)rank < m->nknown && m->known[rank];
 }
 
 static int by_rank_and_time(const void *a, const void *b) {
@@ -45,17 +88,22 @@ static int by_rank_and_time(const void *a, const void *b) {
 static void add_call(struct replay_job *j, const struct mirror_end *e) {
     struct replay_call *known = &j->call[e->call], *c = &j->call[j->ncalls];
     struct replay_rank *r = &j->rank[j->nranks - 1];
+    int works = e->sends || (e->arrives && e->usual >= 0);
 
     *c = (struct replay_call){.enter = e->time,
-                              .exit = e->time,
+                              .exit = e->arrives ? known->exit : e->time,
                               .in = -1,
                               .on = e->meeting,
                               .rank = j->nranks - 1,
                               .peers = j->npeers++,
                               .is_send = e->sends,
-                              .is_idle = !e->sends};
+                              .is_idle = !works};
     if (e->meeting >= 0) {
-        c->transfer = known->transfer;
+        c->transfer = works ? e->usual : known->transfer;
+        if (e->arrives) {
+            c->in = e->meeting;
+            j->needed[e->meeting]++;
+        }
     } else {
         *(e->sends ? &c->in : &c->on) = *(e->sends ? &known->on : &known->in) = j->nmeetings;
         j->needed[j->nmeetings++] = 1;
@@ -107,4 +155,5 @@ int mirror_make(struct mirror *m, struct replay_job *j) {
 
 void mirror_free(struct mirror *m) {
     free(m->end);
+    free(m->known);
 }

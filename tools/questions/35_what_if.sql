@@ -30,10 +30,14 @@ CREATE TEMP TABLE cause AS -- of those that save nearly as much as the best of t
 SELECT s.*, max(seconds) OVER () AS most, CASE WHEN what LIKE 'without rank%' THEN 1 WHEN what LIKE 'without the lateness%' THEN 2 WHEN what LIKE 'without stage%' THEN 3 WHEN what LIKE 'without node%' THEN 4 ELSE 5 END AS nth
 FROM saving s WHERE what LIKE 'without %' AND (what NOT LIKE '% data' OR EXISTS (SELECT 1 FROM alone) OR EXISTS (SELECT 1 FROM collectives WHERE arrived > 1)); -- data: of one rank of many it is not known whether the others would be earlier
 SELECT printf('%s%s it would take %.1f s instead of %.1f s%s, %.1f %% less%s%s', coalesce((SELECT who || ': ' FROM alone), ''), s.what, w.seconds - s.seconds, w.seconds,
-  iif(replay('part') < 1, printf(' (of all its time the last, %.3g %%)', 100 * replay('part')), ''), 100 * s.seconds / w.seconds, iif(replay('lost') > 0.01 * replay('calls'), printf(' or more (of %d messages one end was not recorded)', replay('lost')), ''),
+  iif(replay('part') < 1, printf(' (of all its time the last, %.3g %%)', 100 * replay('part')), ''), 100 * s.seconds / w.seconds, iif(replay('lost') > 0.01 * replay('calls'), printf(' or more (of %d messages one end was not recorded)', replay('lost')),
+    iif(replay('absent'), printf(' (as if its ranks without a trace, %d, were not late)', replay('absent')), '')),
   coalesce((SELECT printf(' (without waiting for data %.1f %%)', 100 * d.seconds / w.seconds) FROM cause d WHERE d.nth = 5 AND s.nth < 5 AND d.seconds > 0.5 * s.most), '')) AS answer
 FROM cause s, whole w WHERE s.seconds >= 0.7 * s.most ORDER BY s.nth, s.seconds DESC LIMIT 1;
 --= seconds that it would save, and percent of the run
-SELECT what, round(s.seconds, 3) AS saved, round(100 * s.seconds / w.seconds, 1) AS percent FROM saving s, whole w ORDER BY s.seconds DESC;
+SELECT what, round(s.seconds, 3) AS saved, round(100 * s.seconds / w.seconds, 1) AS percent FROM saving s, whole w WHERE NOT (replay('absent') AND s.seconds < 0.005 * w.seconds) ORDER BY s.seconds DESC;
 --= what this rests on
 SELECT replay('run') AS run, replay('attempt') AS attempt, replay('calls') AS calls, round(replay('seen'), 3) AS seconds_seen, round(replay('length'), 3) AS seconds_replayed, round(replay('part'), 4) AS part;
+--= what it would save cannot be told: who has no trace may have been waited for
+SELECT printf('without the lateness of ranks that have no trace (%d)', replay('absent')) AS what WHERE replay('absent')
+UNION ALL SELECT * FROM (SELECT what FROM saving s, whole w WHERE replay('absent') AND s.seconds < 0.005 * w.seconds ORDER BY s.seconds DESC);
