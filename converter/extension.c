@@ -30,6 +30,7 @@ SQLITE_EXTENSION_INIT1
 #include "sql_casts.c"
 #include "sql_functions.c"
 #include "sql_lists.c"
+#include "sql_mode.c"
 #include "sql_numbers.c"
 #include "sql_ordered.c"
 #include "sql_picks.c"

@@ -14,6 +14,7 @@
 #include "sql_calendar.h"
 #include "sql_casts.h"
 #include "sql_lists.h"
+#include "sql_mode.h"
 #include "sql_numbers.h"
 #include "sql_ordered.h"
 #include "sql_picks.h"
@@ -343,6 +344,8 @@ int sql_functions_register(sqlite3 *db) {
         rc = sql_aggregates_register(db);
     if (rc == SQLITE_OK)
         rc = sql_picks_register(db);
+    if (rc == SQLITE_OK)
+        rc = sql_mode_register(db);
     if (rc == SQLITE_OK)
         rc = sql_casts_register(db);
     if (rc == SQLITE_OK)

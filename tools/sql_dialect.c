@@ -11,6 +11,7 @@
 #include "../converter/when.h"
 #include "sql_cte.h"
 #include "sql_foreign.h"
+#include "sql_operand.h"
 #include "sql_out.h"
 #include "sql_show.h"
 #include "sql_words.h"
@@ -34,8 +35,9 @@ static int put_text(struct sql_out *w, struct token t, struct token prev, char *
     size_t start = sql_out_end(w);
     double seconds;
     struct when moment;
-    enum sql_kind kind =
-        sql_is_sign(prev, "<>=!") && l->compared ? l->compared : sql_out_before_time(w, t);
+    enum sql_kind kind = sql_is_sign(prev, "<>=!") && l->compared ? l->compared
+                         : l->text_end                            ? SQL_PLAIN
+                                                                  : sql_out_before_time(w, t);
     char *text = t.n > 2 ? strndup(t.p + 1, t.n - 2) : NULL;
 
     if ((sql_is_sign(prev, "<>=!") ? l->number : sql_is_sign(prev, "(,") && l->in_number) &&
@@ -49,7 +51,7 @@ static int put_text(struct sql_out *w, struct token t, struct token prev, char *
         kind = l->is;
     if (l->between && (sql_is(prev, "between") || sql_is(prev, "and")) && !l->text_end)
         kind = l->between_of;
-    if (l->in && sql_is_sign(prev, "(,"))
+    if (l->in && sql_is_sign(prev, "(,") && !l->text_end)
         kind = l->in;
     if (l->one_of && sql_is_one_of(l->name, sql_out_picks) && sql_is_sign(prev, ","))
         kind = l->one_of;
@@ -215,6 +217,27 @@ static void open_level(struct sql_out *w, struct token t, struct token prev, int
     sql_cte_open(w, t, prev);
 }
 
+/* Begins an element of timestamp IN ('2026-01-31' || ' 12:00', ...) behind the sign at `t`. */
+static void put_of_list(struct sql_out *w, struct token t) {
+    struct token next = sql_after(t);
+
+    if (!sql_is_one_of(next, " select with values "))
+        sql_out_text_begin(w, next, w->level[w->depth].in);
+}
+
+/* Begins an operand at `t` that is a text that is made, and is compared with a time behind it: '2026-01-31' || ' 12:00' < timestamp. */
+static void put_before_time(struct sql_out *w, struct token t, struct token prev) {
+    int starts =
+        prev.kind == END || sql_is_sign(prev, "(,") || sql_is_one_of(prev, sql_out_no_name);
+    const char *end = starts && (t.kind == STRING || t.kind == WORD || sql_is_sign(t, "(")) &&
+                              (sql_is(t, "case") || !sql_is_one_of(t, sql_out_no_name))
+                          ? sql_operand_text(t)
+                          : NULL;
+
+    if (end)
+        sql_out_text_begin(w, t, sql_out_before_time(w, (struct token){STRING, end - 1, 1}));
+}
+
 /* Writes x ~ p, x !~ p, x ~* p and x !~* p as x [NOT] REGEXP p. Returns 0, or 1 if it is something else. */
 static int put_tilde(struct sql_out *w, struct token t, struct token prev, struct token *last) {
     struct token next = *t.p == '!' ? sql_token(t.p + 1) : t, star = sql_token(next.p + 1);
@@ -247,6 +270,7 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
         return cast(w, t, last, why);
     if (*t.p == '(') {
         open_level(w, t, prev, named);
+        put_of_list(w, t);
         return 0;
     }
     if (*t.p == ')') {
@@ -288,6 +312,8 @@ static int put_sign(struct sql_out *w, struct token t, struct token prev, struct
     sql_out_no_operand(w);
     l->sum = sum;
     l->arithmetic = strchr("+-*/%", *t.p) != NULL;
+    if (*t.p == ',')
+        put_of_list(w, t);
     return err;
 }
 
@@ -415,6 +441,7 @@ static int dialect(const char *sql, struct sql_names *names, char **out, char *w
             sql_out_put(&w, t);
             continue;
         }
+        put_before_time(&w, t, prev);
         err = put_token(&w, t, prev, begins, &last, why);
         if (w.days_end && last.p + last.n >= w.days_end) {
             fputs(") / 86400)", w.f);

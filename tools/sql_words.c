@@ -79,7 +79,7 @@ static int put_interval(struct sql_out *w, struct token last, double months, dou
     return err;
 }
 
-/* Writes percentile_cont(0.9) WITHIN GROUP (ORDER BY x [DESC]), at its name, as percentile_cont(x, 0.9). Returns 1 if it is something else. */
+/* Writes percentile_cont(0.9) WITHIN GROUP (ORDER BY x [DESC]), at its name, as percentile_cont(x, 0.9), and mode() as mode(x). Returns 1 if it is something else. */
 static int within_group(struct sql_out *w, struct token name, struct token *last, char *why) {
     struct token open = sql_after(name), close = sql_closing(open), within = sql_after(close);
     struct token list = sql_after(sql_after(within)), x = sql_after(sql_after(sql_after(list))),
@@ -92,15 +92,18 @@ static int within_group(struct sql_out *w, struct token name, struct token *last
         return 1;
     for (struct token t = x; t.p < end.p; t = sql_after(t))
         direction = t;
-    int desc = sql_is(direction, "desc");
+    int desc = sql_is(direction, "desc"), is_mode = sql_is(name, "mode");
     size_t start = sql_out_end(w);
     sql_out_put(w, name);
     fputc('(', w->f);
     int err = sql_out_part(w, x, desc || sql_is(direction, "asc") ? direction : end, why);
-    fputs(desc ? ", 1 - (" : ", (", w->f);
-    if (!err)
-        err = sql_out_part(w, sql_after(open), close, why);
-    fputs("))", w->f);
+    if (!is_mode) {
+        fputs(desc ? ", 1 - (" : ", (", w->f);
+        if (!err)
+            err = sql_out_part(w, sql_after(open), close, why);
+        fputc(')', w->f);
+    }
+    fputc(')', w->f);
     sql_out_operand(w, start, 0);
     *last = end;
     return err;

@@ -64,6 +64,11 @@ COUNTS = (
     ("timestamp > (SELECT to_char(min(timestamp), 'YYYY-MM-DD HH24:MI:SS') FROM t)", 11), ("timestamp > replace('2026/01/31', '/', '-') + INTERVAL '12 hours 5 minutes'", 6),
     ("timestamp BETWEEN '2026-01-31' || ' 12:00' AND '2026-01-31 12:0' || '5:00' AND rank < 9", 6), ("timestamp NOT BETWEEN upper('2026-01-31 12:00') AND '2026-01-31 12:05:00'", 6),
     ("to_char(timestamp - 1, 'YYYY-MM-DD HH24:MI:SS') < timestamp", 12), ("timestamp > datetime('2026-01-31', '+725 minutes')", 6), ("timestamp::time >= '12:' || '05'", 7),
+    # and before the time that they are compared with, and as one of several
+    ("'2026-01-31' || ' 12:05:00' < timestamp", 6), ("concat('2026-01-31', ' 12:05:00') < t.timestamp AND rank = 2", 2), ("NOT ('2026-01-31 12' || ':05:00' >= timestamp)", 6),
+    ("CASE WHEN rank = 2 THEN '2026-01-31 12:05:00' ELSE '2027-01-01' END < timestamp", 2), ("(SELECT min(to_char(timestamp, 'YYYY-MM-DD HH24:MI:SS')) FROM t) < timestamp", 11),
+    ("timestamp IN ('2026-01-31' || ' 12:05:00')", 1), ("timestamp IN ('2026-01-31 12:00', '2026-01-31' || ' 12:05', concat('2026-01-31', ' 12:06:00'), 5)", 3),
+    ("timestamp NOT IN ('2026-01-31 12:00', '2026-01-31' || ' 12:05') AND rank < 9", 10), ("timestamp IN (SELECT max(timestamp) FROM t)", 1), ("stage || rank IN ('step' || '2', 'x')", 1),
 )
 
 
@@ -112,6 +117,10 @@ def test_functions_of_texts_and_numbers(build, run, db):
              " bit_and(rank), bit_or(rank), bit_xor(rank), count_if(rank > 1), approx_distinct(stage), product(step + 1), geomean(step + 1) FROM t")
     got = values(build, run, db, query)[0]
     assert got == pytest.approx([0.9470033192255471, 0.8, 0.7272727272727273, 1.0, 0.38636363636363646, 0.8968152866242035, 11, 0, 3, 0, 6, 3, 1296, 6 ** (1 / 3)])
+    for expression, want in (("mode(stage)", "forward"), ("mode(module)", "Net"), ("mode(rank) FILTER (WHERE step = 1 OR rank = 3)", 3), ("mode(duration)", 0.0), ("mode(NULL)", None), ("mode(rank + 0.0)", 0.0), ("mode(1 << 62)", 1 << 62),
+                             ("mode() WITHIN GROUP (ORDER BY rank)", 0), ("mode(timestamp) = '2026-01-31 12:00'", 1)):
+        assert values(build, run, db, "SELECT %s AS v FROM t" % expression) == [want], expression
+    assert values(build, run, db, "SELECT rank, mode(stage) AS m FROM t GROUP BY rank ORDER BY rank") == [[0, "forward"], [1, "backward"], [2, "step"], [3, "forward"]]
     assert values(build, run, db, "SELECT corr(rank, rank), bit_or(rank), count_if(rank), regr_count(rank, rank) FROM t WHERE rank > 9") == [[None, None, 0, 0]]
 
 
