@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/core/threads.h"
 
+#include <dlfcn.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -8,7 +9,6 @@
 #include "agent/core/state.h"
 
 #define MOST          24
-#define LARGER        16 /* factor: libraries' thread-local data may not fit a small stack */
 #define EXEC_MS       100
 #define STARTER_STACK (64u << 10)
 
@@ -31,6 +31,8 @@ static struct {
 static struct start starts[MOST];
 static uint32_t life; /* (a) counts forks: a thread that forked is not ours in the child */
 static pthread_key_t key;
+/* glibc takes a thread's static thread-local storage, which some libraries have much of, out of its stack. Returns its size and some KB more. */
+static size_t (*reserved)(const pthread_attr_t *);
 
 static int swap_id(uint32_t from, uint32_t to) {
     for (unsigned i = 0; i < MOST; i++)
@@ -72,14 +74,10 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
     pthread_sigmask(SIG_SETMASK, &all, &saved);
     pthread_attr_setdetachstate(&attr, join ? PTHREAD_CREATE_JOINABLE : PTHREAD_CREATE_DETACHED);
     if (stack)
-        pthread_attr_setstacksize(&attr, stack);
+        pthread_attr_setstacksize(&attr, stack + (reserved ? reserved(&attr) : 0));
     /* While another thread is in execve(), which may still fail, the kernel creates no thread. */
     for (int i = 0; (err = pthread_create(&thread, &attr, run, s)) == EAGAIN && i < EXEC_MS; i++)
         sys_sleep(SYS_MS);
-    if (err == EINVAL && stack) {
-        pthread_attr_setstacksize(&attr, stack * LARGER);
-        err = pthread_create(&thread, &attr, run, s);
-    }
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     pthread_attr_destroy(&attr);
     if (err)
@@ -172,6 +170,7 @@ static void main_thread_ends(void *unused UNUSED) {
 
 __attribute__((constructor)) static void make_key(void) {
     pthread_key_create(&key, main_thread_ends);
+    reserved = dlsym(RTLD_DEFAULT, "__pthread_get_minstack"); /* not within a fork */
 }
 
 void threads_watch_main(void) {

@@ -11,7 +11,7 @@
 #include "agent/sampler/sampler_threads.h"
 
 #define MS              SYS_MS
-#define STACK_SIZE      (512u << 10) /* includes the target's static thread-local storage */
+#define STACK_SIZE      (512u << 10)
 #define PERIOD_MIN      (MS / 10)
 #define LIST_EVERY      (10 * MS)  /* interval of the search for new threads */
 #define LIST_WHOLE      (100 * MS) /* the same for ended ones, and new ones of older interpreters */

@@ -107,6 +107,26 @@ static void places_are_given_back(void **state) {
     assert_int_equal(threads_count(), 0);
 }
 
+#define STACK (256u << 10)
+static __thread volatile char
+    large[200 << 10]; /* each thread has one, and glibc puts it onto the thread's stack */
+
+static void *use_all(void *unused) {
+    volatile char stack[STACK - (16u << 10)];
+    for (size_t i = sizeof stack; i >= 4096; i -= 4096)
+        stack[i - 1] = large[i % sizeof large] = 1;
+    return unused;
+}
+
+/* A thread has the stack that was asked for, however much thread-local storage the program and its libraries have. (The first
+ * test: glibc would reuse a larger stack of an earlier one.) */
+static void the_stack_is_whole(void **state) {
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(thread_spawn(&thread, "probing-test", STACK, use_all, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void *of_its_own(void *arg) {
     struct probe *other = arg;
     struct threads_starter t;
@@ -252,9 +272,13 @@ static void a_thread_that_forked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counted_and_known),     cmocka_unit_test(perhaps),
-        cmocka_unit_test(places_are_given_back), cmocka_unit_test(files),
-        cmocka_unit_test(ours_alone_are_left),   cmocka_unit_test(a_thread_that_forked),
+        cmocka_unit_test(the_stack_is_whole),
+        cmocka_unit_test(counted_and_known),
+        cmocka_unit_test(perhaps),
+        cmocka_unit_test(places_are_given_back),
+        cmocka_unit_test(files),
+        cmocka_unit_test(ours_alone_are_left),
+        cmocka_unit_test(a_thread_that_forked),
     };
     alarm(120);
     return cmocka_run_group_tests(tests, NULL, NULL);
