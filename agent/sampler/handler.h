@@ -54,7 +54,7 @@ struct request {
     uint64_t count;    /* ticks that the sample stands for: over 1 if the thread waited for a CPU */
     uint64_t cpu_base; /* the thread's CPU clock at its last recorded sample, ns */
     /* used by the handler only */
-    struct guard guard;      /* native stack and unwind tables: they stay while frames need them */
+    struct guard guard;      /* pages of the native stack */
     struct unwind_memo memo; /* the native stack at the last sample */
     struct capture capture;
 };

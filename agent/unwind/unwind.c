@@ -15,6 +15,8 @@ void unwind_free(struct unwind *u) {
 
 static int find_rule(struct unwind *u, const struct modmap_view *view, const struct cfi_memory *mem,
                      uint64_t pc, int leaf, struct cfi_rule *rule) {
+    /* The list of modules may be older than the module's end: so its table is never read directly, as a stack is. */
+    static const struct cfi_memory tables = {.read = memory_read};
     struct cfi_span span;
     if (rules_get(&u->rules, view->generation, pc, leaf, rule))
         return 0;
@@ -23,7 +25,7 @@ static int find_rule(struct unwind *u, const struct modmap_view *view, const str
         modmap_miss(&u->map, pc);
     if (!m || !m->hdr)
         return -ENOENT;
-    int rc = cfi_find(mem, m->hdr, pc, rule, &span);
+    int rc = cfi_find(mem->direct ? &tables : mem, m->hdr, pc, rule, &span);
     if (!rc)
         rules_put(&u->rules, view->generation, pc, leaf, rule, &span);
     return rc;

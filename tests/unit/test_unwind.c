@@ -431,6 +431,30 @@ static void unmapped_memory_is_an_error(void **state) {
     assert_int_equal(guard_read(&guard, at, buf, 8), -EFAULT);
 }
 
+/* Code runs where a library was, which has been unloaded since the list of modules was read; a thread has read the library's table before. */
+static void the_table_of_an_unloaded_library(void **state) {
+    static struct unwind stale;
+    union {
+        struct modmap_view view;
+        uint8_t space[sizeof(struct modmap_view) + sizeof(struct modmap_module)];
+    } list = {.view.n = 1};
+    struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
+    uint64_t pcs[2], code = 0x10000000;
+    struct unwind_regs regs = {.pc = code, .sp = (uint64_t)(uintptr_t)&regs};
+    void *table = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int cut = 0;
+    (void)state;
+    assert_true(table != MAP_FAILED);
+    list.view.module[0] = (struct modmap_module){code, code + 4096, (uint64_t)(uintptr_t)table};
+    stale.map.view = &list.view;
+    guard_forget(&guard);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(unwind_walk(&stale, &mem, &regs, NULL, pcs, 2, &cut), 1);
+        assert_int_equal(cut, 1);
+        munmap(table, 4096);
+    }
+}
+
 /* ---- tables ---- */
 
 static void rules_survive_packing(void **state) {
@@ -529,6 +553,7 @@ int main(void) {
         cmocka_unit_test(a_busy_loader_is_asked_again),
         cmocka_unit_test(a_frame_must_lie_above),
         cmocka_unit_test(unmapped_memory_is_an_error),
+        cmocka_unit_test(the_table_of_an_unloaded_library),
         cmocka_unit_test(rules_survive_packing),
         cmocka_unit_test(known_keys),
     };
