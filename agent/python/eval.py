@@ -78,7 +78,7 @@ class Capture:
     def write(self, text):
         target, ident, parts = self._probing
         if _thread.get_ident() != ident:
-            return target.write(text)
+            return len(text) if target is None else target.write(text)  # print() does nothing where it is None
         if not isinstance(text, str):
             raise TypeError("write() argument must be str, not " + type(text).__name__)
         if self._probing_room > 0:
@@ -97,7 +97,6 @@ class Capture:
 
     def __getattr__(self, name):
         return getattr(self._probing[0], name)
-
 
     def end(self):
         target, _, parts = self._probing

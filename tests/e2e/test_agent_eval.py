@@ -69,6 +69,30 @@ def test_eval(agent, start, python):
     assert process.poll() is None
 
 
+CLOSED = """
+import sys, time
+sys.stdout = sys.stderr = None
+counter = 0
+open("ready", "w").close()
+while True:
+    print("nobody reads this")
+    print("nor this", file=sys.stderr)
+    counter += 1
+"""
+
+
+@FEW
+def test_eval_where_stdout_is_none(agent, spawn, interpreter):
+    """As in a daemon that was started with its descriptors closed: print() of the program's threads does nothing then, also while an
+    evaluation takes its own output."""
+    process = spawn([interpreter.path, agent.script(CLOSED)], env=agent.env(), cwd=str(agent.tmp))
+    wait_for((agent.tmp / "ready").exists)
+    live, = wait_for(agent.lives)
+    done = evaluate(agent, live, "print('ours')\nfirst = counter\nimport time\nwhile counter < first + 100: time.sleep(0.001)\n'passed'")
+    assert (done["value"], done["out"]) == ("'passed'", "ours\n")
+    assert process.poll() is None
+
+
 @FEW
 def test_eval_bounds(agent, start, interpreter):
     process, live = start(interpreter)
