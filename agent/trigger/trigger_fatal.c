@@ -98,8 +98,10 @@ static void on_fatal(int signo, siginfo_t *si, void *uc, unsigned layer) {
     __atomic_store_n(&f->depth, layer, __ATOMIC_RELEASE);
     action(signo, &f->old[layer], NULL);
     /* A fault happens again by itself. A signal that was sent, or raised by abort(), is sent again: it stays pending until we return. */
-    if (si->si_code <= 0 || signo == SIGABRT || signo == SIGTERM)
-        syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), signo, si);
+    pid_t pid = getpid(), tid = (pid_t)syscall(SYS_gettid);
+    if ((si->si_code <= 0 || signo == SIGABRT || signo == SIGTERM) &&
+        syscall(SYS_rt_tgsigqueueinfo, pid, tid, signo, si)) /* a seccomp filter refuses it */
+        syscall(SYS_tgkill, pid, tid, signo);
     errno = saved;
 }
 
@@ -122,7 +124,7 @@ static int layer_of(const struct action *now) {
 }
 
 void trigger_fatal_install(void) {
-    struct sigaction sa = {.sa_flags = SA_SIGINFO | SA_ONSTACK}; /* no signal is masked */
+    struct sigaction sa = {.sa_flags = SA_SIGINFO | SA_ONSTACK}, was; /* no signal is masked */
     for (struct fatal *f = fatal; f < fatal + NFATAL; f++) {
         struct action now;
         uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
@@ -141,15 +143,21 @@ void trigger_fatal_install(void) {
         f->old[depth] = now;
         __atomic_store_n(&f->depth, depth + 1, __ATOMIC_RELEASE);
         sa.sa_sigaction = layers[depth];
-        sigaction(f->signo, &sa, NULL);
+        if (!sigaction(f->signo, &sa, &was) && (void *)was.sa_sigaction != (void *)now.handler) {
+            sigaction(f->signo, &was, NULL); /* the program has set it since we looked */
+            __atomic_store_n(&f->depth, depth, __ATOMIC_RELEASE);
+        }
     }
 }
 
 void trigger_fatal_remove(void) {
     for (struct fatal *f = fatal; f < fatal + NFATAL; f++) {
-        struct action now;
+        struct action now, was;
         int layer = action(f->signo, NULL, &now) ? -1 : layer_of(&now);
-        if (layer >= 0 && !action(f->signo, &f->old[layer], NULL))
-            __atomic_store_n(&f->depth, (unsigned)layer, __ATOMIC_RELEASE);
+        if (layer < 0 || action(f->signo, &f->old[layer], &was))
+            continue;
+        __atomic_store_n(&f->depth, (unsigned)layer, __ATOMIC_RELEASE);
+        if (was.handler != now.handler) /* the program has set it since we looked */
+            action(f->signo, &was, NULL);
     }
 }

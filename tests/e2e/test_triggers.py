@@ -4,10 +4,13 @@ recording. (test_comm.py tests who is missing in a hung job.)"""
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
+import time
 
 import pytest
+from agent_helpers import agent  # noqa: F401
 from conftest import PYTHONS, choose_pythons
 from record_until import record_until  # noqa: F401
 from test_stack_order import SMALL_STACK
@@ -255,6 +258,88 @@ print(seen, signal.getsignal(signal.SIGSEGV) == signal.getsignal(signal.SIGBUS) 
     # If the program's handler was set before ours (which is set some milliseconds after the start), the signal is recorded and passed on; a
     # handler that is set later replaces ours.
     assert [r[0][:6] for r in sql(db, "SELECT detail FROM triggers")] in (["SIGFPE"], [])
+
+
+def test_term_under_a_filter_that_refuses_to_send_it_again(build, run, tmp_path):
+    """Once recorded, the signal is sent again with what came with it (rt_tgsigqueueinfo, 297); a filter may refuse that call."""
+    script = tmp_path / "script.py"
+    script.write_text(CATCHES + "wait_for_agent()\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n")
+    done = run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", build.root / "tests/programs/filter", "error", "297",
+                PYTHONS[0].path, script], check=None)
+    assert done.returncode == 128 + signal.SIGTERM
+
+
+# Our service thread looks which action a signal has and then replaces it: between the two calls the program sets its own.
+BETWEEN = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static long (*number)(long, ...);
+static int (*act)(int, const struct sigaction *, struct sigaction *);
+__attribute__((constructor)) static void find(void) {
+    number = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    act = (int (*)(int, const struct sigaction *, struct sigaction *))dlsym(RTLD_NEXT, "sigaction");
+}
+static void wait_for_the_program(const char *of, long signo, const void *new) {
+    static int done;
+    const char *wanted = getenv("BETWEEN");
+    if (done || !wanted || *wanted != *of || signo != SIGTERM || !new || number(SYS_gettid) == getpid())
+        return;
+    done = 1;
+    close(creat("between", 0600));
+    while (access("set", F_OK)) usleep(1000);
+}
+int sigaction(int signo, const struct sigaction *new, struct sigaction *old) {
+    wait_for_the_program("installed", signo, new);
+    return act(signo, new, old);
+}
+long syscall(long n, ...) {
+    long a[6];
+    va_list ap;
+    va_start(ap, n);
+    for (int i = 0; i < 6; i++) a[i] = va_arg(ap, long);
+    va_end(ap);
+    if (n == SYS_rt_sigaction) wait_for_the_program("removed", a[0], (void *)a[1]);
+    return number(n, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+"""
+
+
+@pytest.mark.parametrize("ours", ["installed", "removed"])
+def test_a_handler_that_is_set_just_as_ours_is(agent, spawn, run, ours):
+    cc = shutil.which("gcc") or shutil.which("clang")
+    if not cc:
+        pytest.skip("no compiler here")
+    run([cc, "-shared", "-fPIC", "-w", "-o", agent.tmp / "between.so", agent.script(BETWEEN, "between.c"), "-ldl"])
+    env = agent.env(BETWEEN=ours)
+    env["LD_PRELOAD"] += ":%s" % (agent.tmp / "between.so")
+    process = spawn([PYTHONS[0].path, agent.script(CATCHES + """
+import sys
+if os.environ["BETWEEN"] == "removed":
+    wait_for_agent(False)
+    open("caught", "w").close()
+while not os.path.exists("between"): time.sleep(0.001)
+signal.signal(signal.SIGTERM, lambda *a: sys.exit(7))
+open("set", "w").close()
+while True: time.sleep(0.01)
+""")], env=env, cwd=str(agent.tmp))
+    while not agent.lives():
+        time.sleep(0.01)
+    live, = agent.lives()
+    if ours == "removed":
+        while not (agent.tmp / "caught").exists():
+            time.sleep(0.01)
+        assert agent.mail(live, "stop")[0] == 0
+    while not (agent.tmp / "set").exists():
+        time.sleep(0.01)
+    if ours == "installed":
+        assert agent.mail(live, "flush")[0] == 0  # the service thread is past it
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 7
 
 
 def test_core_is_that_of_the_fault(record, convert, tmp_path):
