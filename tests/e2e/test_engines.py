@@ -313,6 +313,38 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     assert rows() == after
 
 
+@pytest.mark.limit(600)
+def test_export_on_a_full_disk(build, fleet, run, tmp_path):
+    """Full while the clocks are aligned, or while tables are written: one line says so, and nothing half written stays. Once there is room, the next export
+    has everything. A list of what is done that is cut off within a line costs that line's trace alone."""
+    disk, env = tmp_path / "disk", dict(os.environ, PROBING_PYTHON=need("pyarrow"))
+    command = [build.tool("probing"), "export", "--json", "-q", "--parquet", disk / "set", fleet[0][0]]
+    disk.mkdir()
+
+    def mount(size):
+        return subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dk" % size, "none", disk], stderr=subprocess.DEVNULL).returncode == 0
+
+    def left():
+        return [p.name for p in disk.rglob("*") if "tmp" in p.name]
+
+    for room in (64, 900):
+        if not mount(room):
+            pytest.skip("cannot mount a small file system")
+        try:
+            said = run(command, check=3, env=env).stderr
+            assert said.count("\n") == 1 and "space left on" in said.lower() and not left(), (room, said, left())
+            subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+            done = run(command, env=env)
+            assert done.stderr == "" and json.loads(done.stdout)["traces"] == 2 and not left()
+            listed = disk / "set" / "_probing" / "done.jsonl"
+            first, second = listed.read_bytes().splitlines(True)
+            listed.write_bytes(first + second[:len(second) // 2])
+            counts = [json.loads(run(command, env=env).stdout) for _ in range(2)] if room > 64 else []
+            assert [(c["traces"], c["unchanged"]) for c in counts] == [(1, 1), (0, 2)][:len(counts)]
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
 def test_export_of_a_database(engine, build, fleet, dataset, run, tmp_path):
     """The same rows, to the nanosecond, as from its traces; a folder holds an export of one or the other, not of both."""
     python = need("pyarrow", "duckdb")

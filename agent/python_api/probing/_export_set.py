@@ -34,12 +34,15 @@ class DataSet(object):
         self.done, self.empty = {}, {}  # empty: schemas of tables that had no rows
         with io.open(self.list, "a+", encoding="utf-8") as f:
             f.seek(0)
+            line = "\n"
             for line in f:
                 try:
                     entry = json.loads(line)
                     self.done[entry["recording"]] = entry
                 except (ValueError, KeyError, TypeError):
                     continue  # cut off by a full disk: that trace is done again
+            if not line.endswith("\n"):
+                f.write("\n")  # else the next line would become a part of it
         self.cleared = sum(self.clear(p) for p in glob.glob(os.path.join(glob.escape(self.state), "tmp-*")))
         self.temp = os.path.join(self.state, "tmp-%d-%s" % (os.getpid(), os.uname().nodename))
         os.makedirs(self.temp, exist_ok=True)
@@ -131,8 +134,9 @@ class DataSet(object):
             if not glob.glob(os.path.join(glob.escape(os.path.join(self.path, table)), "*", "*", "*.parquet")):
                 to = os.path.join(self.path, self.file(table, None, None, "empty"))
                 os.makedirs(os.path.dirname(to), exist_ok=True)
-                pq.write_table(schema.empty_table(), to + ".tmp")
-                os.replace(to + ".tmp", to)
+                temp = os.path.join(self.temp, "empty.parquet")
+                pq.write_table(schema.empty_table(), temp)
+                os.replace(temp, to)
 
     def close(self):
         shutil.rmtree(self.temp, ignore_errors=True)

@@ -298,14 +298,15 @@ def export(folder, paths, alone=False, quiet=False):
     opened = _traces.open(*paths, alone=alone)  # what is none of ours is said before a folder is made
     paths = opened.paths  # a pipe cannot be read again
     data = DataSet(folder, "a database" if opened._is_database else "traces")
-    by_file, problems, open_file = sources(opened, data, paths, alone, pa, pc)
-    for line in problems:
-        say(line)
-    result = {"traces": 0, "unchanged": 0, "failed": len(problems), "damaged": 0, "rows": {}, "bytes": 0, "late": 0}
-    progress = Progress(quiet, len(by_file))
-    if data.cleared and not quiet:
-        say("%s: an export did not end; what it was writing is removed, its trace is done again" % folder)
+    progress = None
     try:
+        by_file, problems, open_file = sources(opened, data, paths, alone, pa, pc)
+        for line in problems:
+            say(line)
+        result = {"traces": 0, "unchanged": 0, "failed": len(problems), "damaged": 0, "rows": {}, "bytes": 0, "late": 0}
+        progress = Progress(quiet, len(by_file))
+        if data.cleared and not quiet:
+            say("%s: an export did not end; what it was writing is removed, its trace is done again" % folder)
         for at, (file, infos) in enumerate(sorted(by_file.items())):
             progress.at(at, file)
             before = data.done.get(infos[0]["recording"])
@@ -350,7 +351,8 @@ def export(folder, paths, alone=False, quiet=False):
         data.finish_empty(pq)
         _views.write_scripts(folder)
     finally:
-        progress.clear()
+        if progress:
+            progress.clear()
         data.close()
     return result
 
