@@ -138,14 +138,13 @@ static void take_cgroup(struct writer *w, char *line) {
                                         "memory.limit_in_bytes",
                                         "cpu.cfs_quota_us",
                                         "cpu.cfs_period_us"};
-    static const char *const roots[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
     char *dir = strchr(line, ':'), root[64], path[4200], text[4096];
     if (!dir)
         return;
     *dir++ = 0;
     for (size_t r = 0; r < 2; r++) {
-        const char *in = dir;
-        snprintf(root, sizeof root, "%s%s%.30s", roots[r], line[0] ? "/" : "", line);
+        const char *in = dir, *more = r ? "/unified" : line[0] ? "/" : "";
+        snprintf(root, sizeof root, "/sys/fs/cgroup%s%.30s", more, line);
         snprintf(path, sizeof path, "%s%s", root, dir);
         if (access(path, F_OK))
             in = "";
@@ -154,14 +153,12 @@ static void take_cgroup(struct writer *w, char *line) {
         for (size_t i = 0; i < sizeof files / sizeof *files; i++)
             take_limit(w, root, in, files[i]);
         /* The number of OOM kills in the group: if the process is killed, whoever finishes the trace compares it with the later number. */
-        for (int v1 = 0; v1 < 2; v1++) {
-            snprintf(path, sizeof path, "%s%s/%s", root, in,
-                     v1 ? "memory.oom_control" : "memory.events");
-            if (!proc_read_file(path, text, sizeof text))
-                continue;
-            say(w, "limit", "oom_file", path);
-            say(w, "limit", "oom_kills", value_of(text, "oom_kill", " "));
-        }
+        snprintf(path, sizeof path, "%s%s/%s", root, in,
+                 line[0] ? "memory.oom_control" : "memory.events");
+        if (!proc_read_file(path, text, sizeof text))
+            continue;
+        say(w, "limit", "oom_file", path);
+        say(w, "limit", "oom_kills", value_of(text, "oom_kill", " "));
     }
 }
 

@@ -39,9 +39,9 @@ struct backoff {
     uint64_t covered; /* the last tick that is accounted for, those of the next sample included */
 };
 
-/* Returns the number of ticks that one sample may stand for, for a thread that has been asleep for `asleep` ticks. */
-static inline uint64_t backoff_ticks(uint64_t asleep, uint64_t period) {
-    uint64_t n = asleep < BACKOFF_AFTER ? 1 : asleep / 2, most = BACKOFF_MAX / period;
+/* Returns the number of ticks (`longest` ns at most) that one sample may stand for, for a thread that has been asleep for `asleep` ticks. */
+static inline uint64_t backoff_ticks(uint64_t asleep, uint64_t period, uint64_t longest) {
+    uint64_t n = asleep < BACKOFF_AFTER ? 1 : asleep / 2, most = longest / period;
     return n <= most ? n : most ? most : 1;
 }
 
@@ -70,7 +70,7 @@ static inline int backoff_due(struct backoff *r, uint64_t period, const struct t
 static inline void backoff_give(struct backoff *r, uint64_t period, uint64_t ticks,
                                 uint64_t random) {
     r->asleep += ticks;
-    uint64_t n = backoff_ticks(r->asleep, period);
+    uint64_t n = backoff_ticks(r->asleep, period, BACKOFF_MAX);
     if (n < 2)
         return;
     r->ticks = n;

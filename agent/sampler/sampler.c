@@ -25,6 +25,7 @@
 #define HANDLER_WAIT_MS 1000
 #define NICE            (-10)
 #define SLICE           (MS / 10)
+#define LATE_MAX        (200 * MS) /* longest run of ticks for one sample */
 #define RECHECK         (20 * MS) /* from this period on, signals are rechecked soon after a tick */
 #define GOLDEN          0x9e3779b97f4a7c15 /* the golden ratio, in 2^-64 */
 #define TORN_TRIES      100        /* invalid readings in a row allowed: Python may be changing */
@@ -46,8 +47,9 @@ struct sampler {
     uint64_t covered; /* ns: ticks up to this time are accounted for; 0: start now */
     uint64_t since;   /* (a) ns: when the service thread found Python; 0: not yet, or sampling */
     uint64_t asleep;  /* number of ticks in a row that found every thread asleep */
-    uint64_t place;   /* of the sample within its tick, in 2^-64 of it */
+    uint64_t place;   /* of the sample within its ticks, in 2^-64 of them */
     uint64_t stays;   /* for so many ticks more */
+    int nice;
 };
 
 static const char too_short[] = "it ended before the first tick";
@@ -170,20 +172,27 @@ static int upkeep(struct sampler *s, uint64_t now) {
 }
 
 /*
- * Plans the next sample, for ticks from `first` on. At exact intervals, a loop whose duration divides the period would always be seen at the
- * same place. So every 2 to 5 ticks the sample moves within its tick by the golden ratio, whose multiples are spread evenly; the intervals in
- * between are equal, and take few bytes. While the whole process sleeps, one sample stands for several ticks: else each of a DataLoader's
- * workers, asleep nine tenths of the time, would wake a CPU of the training a thousand times a second.
+ * Plans the next sample, for ticks from `first` on. At exact intervals, a loop whose duration divides the period would always be seen at the same place. So
+ * every 2 to 5 ticks the sample moves within its tick by the golden ratio, whose multiples are spread evenly; the intervals in between are equal, and take few
+ * bytes. While the whole process sleeps, one sample, at a random time, stands for several ticks: else each of a DataLoader's workers, asleep nine tenths of the
+ * time, would wake a CPU of the training a thousand times a second. Where the last sample came late, one stands for longer still: else the samplers of many
+ * sleeping processes would leave no CPU to those that work.
  */
-static struct tick plan(struct sampler *s, uint64_t first, uint64_t period) {
+static struct tick plan(struct sampler *s, uint64_t first, uint64_t period, uint64_t missed) {
+    uint64_t late = 8 * missed * period < LATE_MAX ? 8 * missed * period : LATE_MAX;
     /* Back off sooner than for a single thread: that saves a system call, this saves a wake-up. */
-    uint64_t span = backoff_ticks(2 * s->asleep, period), last = first + (span - 1) * period;
-    if (s->stays-- == 0) {
-        s->place = s->place ? s->place + GOLDEN : known_mix(0, first);
+    uint64_t span = backoff_ticks(2 * s->asleep, period, late > BACKOFF_MAX ? late : BACKOFF_MAX);
+    uint64_t last = first + (span - 1) * period;
+    /* What the last sample saw decides on the span: the place in one of several ticks must not depend on the last one's. */
+    if (span > 1 || !s->place) {
+        s->place = known_mix(s->place, first);
+        s->stays = 0;
+    } else if (s->stays-- == 0) {
+        s->place += GOLDEN;
         s->stays = 1 + known_mix(s->place, first) % 4;
     }
     uint64_t early = (uint64_t)((unsigned __int128)s->place * (span * period) >> 64);
-    return (struct tick){.at = last - early, .last = last, .span = span};
+    return (struct tick){last - early, last, span, missed};
 }
 
 /* In a forked child, returns the time from which ticks count as missed: the fork's, less a random part of a period, so that a short life has its share. Else 0. */
@@ -206,6 +215,26 @@ static void lose_last(struct sampler *s) {
         live_lose(s->live, TRACE_LOST_missed_tick, (now - from) / period * n);
 }
 
+/*
+ * Ticks should come on time, also where every CPU is busy: a thread that asks for short slices gets its CPU sooner (Linux 6.12; ignored before), and so does
+ * one of higher priority (refused without the privilege). A shorter slice takes nothing away from the target. Priority does, where it has little CPU and many
+ * processes: see plan().
+ */
+static void come_on_time(struct sampler *s, int nice) {
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = {.size = sizeof attr, .nice = nice, .runtime = SLICE};
+    if (nice == s->nice)
+        return;
+    s->nice = nice;
+    while (syscall(SYS_sched_setattr, 0, &attr, 0) && attr.nice)
+        attr.nice = 0;
+}
+
 /* Samples until the thread is to stop (returns 1) or Python ends (returns -EAGAIN). */
 static int sample(struct sampler *s) {
     struct sampler_table *st = &s->table;
@@ -225,15 +254,10 @@ static int sample(struct sampler *s) {
             period = PERIOD_MIN;
         sampler_threads_set_period(st, period);
         next += period;
-        uint64_t now = sys_now();
-        uint64_t missed = 0;
-        if (now > next + period) { /* we were kept from running: those ticks are gone */
-            missed = (now - next) / period;
-            next += missed * period;
-            s->asleep = 0;
-        }
-        struct tick tick = plan(s, next, period);
-        tick.missed = missed;
+        /* Missed: we were kept from running, and those ticks are gone. */
+        uint64_t now = sys_now(), missed = now > next + period ? (now - next) / period : 0;
+        next += missed * period;
+        struct tick tick = plan(s, next, period, missed);
         /* A long period may be shortened meanwhile: sleep in pieces. */
         for (; now + 500 * MS < tick.at && period_of(s) == period; now = sys_now())
             if (sleep_until(s, now + 500 * MS))
@@ -255,6 +279,7 @@ static int sample(struct sampler *s) {
             capture_names(&st->dict, st->ring);
         }
         s->asleep = sampler_threads_tick(st, &tick) || unseen ? 0 : s->asleep + tick.span;
+        come_on_time(s, !s->asleep ? NICE : tick.missed ? 0 : s->nice);
         set_unsampled(st->n ? "every tick was lost" : "no thread of Python's was found");
         __atomic_store_n(&s->live->last_ts, tick.at, __ATOMIC_RELAXED);
         wake_drain(s, tick.at);
@@ -267,27 +292,8 @@ static int sample(struct sampler *s) {
     }
 }
 
-/*
- * Ticks should come on time, also where every CPU is busy: a thread that asks for short slices gets its CPU sooner (Linux 6.12; ignored before), and so does
- * one of higher priority (refused without the privilege). A shorter slice takes nothing away from the target.
- */
-static void come_on_time(void) {
-    struct {
-        uint32_t size, policy;
-        uint64_t flags;
-        int32_t nice;
-        uint32_t priority;
-        uint64_t runtime, deadline, period;
-    } attr = {.size = sizeof attr, .nice = NICE, .runtime = SLICE};
-    if (syscall(SYS_sched_setattr, 0, &attr, 0)) {
-        attr.nice = 0;
-        syscall(SYS_sched_setattr, 0, &attr, 0);
-    }
-}
-
 static void prepare_thread(struct sampler_table *st) {
     prctl(PR_SET_TIMERSLACK, 1);
-    come_on_time();
     st->private_files = !memory_uses_file() && threads_own_files() == 0;
     st->coarse = !clocks_are_fine();
     if (st->coarse)
@@ -312,6 +318,7 @@ static void *run(void *arg) {
     if (rc)
         goto out;
     set_unsampled("whenever the sampler looked, Python was not initialised");
+    come_on_time(s, NICE);
     prepare_thread(st);
     s->covered = since_fork(s);
     do {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """While the whole process sleeps, one look stands for several ticks: fewer wake-ups, and the same truth."""
+import ctypes
 import json
 import os
 import re
@@ -123,6 +124,52 @@ def sampler_of(pid):
 
     wait_until(find)
     return "/proc/%d/task/%d" % (pid, found[0])
+
+
+PTRACE_CONT, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 7, 0x4206, 0x4207, 0x40000000
+
+SLEEPER = """
+import sys, time
+print("ready", flush=True)
+while True:
+    time.sleep(1000) if sys.argv[1] == "asleep" else sum(range(1000))
+"""
+
+
+@pytest.mark.parametrize("what", ["asleep", "awake"])
+def test_who_is_late_while_all_sleep_comes_less_often(build, spawn, tmp_path, what):
+    """A hundred sleeping processes had a tenth of a CPU between them: each sampler, late at every tick, came at the next tick again, and by
+    their priority all of them together left nothing to the process that was starting more of them."""
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    recorder = spawn([build.tool("probing-record"), "-r", 1000, "-o", tmp_path / "t.zst", "--", PYTHONS[0].path, tmp_path / "sleeper.py", what],
+                     ready="ready")
+    pid = int(subprocess.run(["pgrep", "-P", str(recorder.pid)], stdout=subprocess.PIPE, check=True).stdout)
+    sampler = sampler_of(pid)
+
+    def number(name):
+        with open(sampler + "/status") as f:
+            return int(re.search(r"\n%s:\t(\d+)" % name, f.read()).group(1))
+
+    def nice():
+        return os.getpriority(os.PRIO_PROCESS, int(os.path.basename(sampler)))
+
+    wait_until(lambda: number("voluntary_ctxt_switches") > 200)
+    ptrace, tid, at_first, waits, rounds = ctypes.CDLL(None).ptrace, int(os.path.basename(sampler)), nice(), 0, 100
+    if ptrace(PTRACE_SEIZE, tid, None, None):
+        pytest.skip("no ptrace here")
+    for _ in range(rounds):
+        assert ptrace(PTRACE_INTERRUPT, tid, None, None) == 0 and os.waitpid(tid, WALL)[0] == tid
+        time.sleep(0.03)  # makes it late by 30 ticks
+        before = number("voluntary_ctxt_switches")
+        assert ptrace(PTRACE_CONT, tid, None, None) == 0
+        time.sleep(0.02)
+        waits += number("voluntary_ctxt_switches") - before
+    if what == "awake":
+        wait_until(lambda: nice() <= at_first)
+        return
+    # A fifth of a second is 200 ticks. On the way back to one in 8 ms it was six or more in each round.
+    assert waits < 3 * rounds, waits
+    assert nice() == 0
 
 
 MANY = """

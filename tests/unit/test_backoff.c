@@ -95,10 +95,14 @@ static void test_looks(void **state) {
     assert_true(looks < 2000000 / 7 && looks > 2000000 / 9);
     looks = 0;
     assert_true(seen_awake(0, 1, &looks) == 1);
-    assert_int_equal(looks, 2000000);                  /* who is awake is looked at in each */
-    assert_int_equal(backoff_ticks(1000, 10 * MS), 1); /* and so is everybody at 100 Hz */
-    assert_int_equal(backoff_ticks(3, MS), 1);
-    assert_int_equal(backoff_ticks(1000, MS), 8);
+    assert_int_equal(looks, 2000000); /* who is awake is looked at in each */
+    /* and so is everybody at 100 Hz */
+    assert_int_equal(backoff_ticks(1000, 10 * MS, BACKOFF_MAX), 1);
+    assert_int_equal(backoff_ticks(3, MS, BACKOFF_MAX), 1);
+    assert_int_equal(backoff_ticks(1000, MS, BACKOFF_MAX), 8);
+    /* A longer run is never longer than half the time that the thread has been asleep. */
+    assert_int_equal(backoff_ticks(1000, MS, 200 * MS), 200);
+    assert_int_equal(backoff_ticks(100, MS, 200 * MS), 50);
 }
 
 int main(void) {
