@@ -45,6 +45,11 @@ static int is_of_interest(const struct dirent *d) {
     return (d->d_type == DT_DIR || d->d_type == DT_UNKNOWN) && !strstr(d->d_name, ".zst.old");
 }
 
+/* Adds what was found and cannot be looked into: whoever opens it then says why. */
+static int add_unseen(struct inputs *in, const char *path) {
+    return add_file(in, path, UINT64_MAX, hash_text(HASH_START, path), 1);
+}
+
 /* Adds every .zst file in a directory and in those below it. Returns -ENODATA when there is none. */
 static int add_directory(struct inputs *in, const char *dir) {
     struct dirent **names = NULL;
@@ -63,11 +68,16 @@ static int add_directory(struct inputs *in, const char *dir) {
         free(names[i]);
         if (k < 0)
             continue;
-        if (k < 4096 && lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        int is_trace = k > 4 && strcmp(path + k - 4, ".zst") == 0;
+        if (k < 4096 && lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
             e = add_directory(in, path);
-        else if (k < 4096 && stat(path, &st) == 0 && S_ISREG(st.st_mode) && k > 4 &&
-                 strcmp(path + k - 4, ".zst") == 0)
-            e = add_file(in, path, st.st_dev, st.st_ino, 1);
+            if (e && e != -ENODATA && e != -ENOMEM && e != -ENOENT)
+                e = add_unseen(in, path);
+        } else if (k < 4096 && is_trace && stat(path, &st) == 0) {
+            e = S_ISREG(st.st_mode) ? add_file(in, path, st.st_dev, st.st_ino, 1) : e;
+        } else if (is_trace && errno == EACCES) {
+            e = add_unseen(in, path);
+        }
         free(path);
         if (e == 0 || e == -ENOMEM) {
             any = 1;

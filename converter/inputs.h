@@ -9,7 +9,8 @@
  *
  * A file stands for itself and, with INPUTS_SIBLINGS, for the traces of the other processes of its run (in FILE.d/). A directory stands for
  * every .zst file in it and below it, except for leftovers of earlier runs (NAME.zst.old...), hidden files and symlinks to directories. "-"
- * is stdin. A file that is given twice, under whatever name, is taken once.
+ * is stdin. A file that is given twice, under whatever name, is taken once. A directory below one that was named, which may not be read, is
+ * an input, too: opening it fails, which is reported as for files.
  */
 #ifndef PROBING_CONVERTER_INPUTS_H
 #define PROBING_CONVERTER_INPUTS_H

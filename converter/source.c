@@ -187,7 +187,7 @@ int source_open(struct source *s, const char *path) {
     if ((std_in ? fstat(STDIN_FILENO, &st) : stat(path, &st)) != 0)
         return -errno;
     if (S_ISDIR(st.st_mode))
-        return -EISDIR;
+        return !std_in && access(path, R_OK | X_OK) != 0 ? -errno : -EISDIR;
     if (S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && st.st_rdev != makedev(1, 3)))
         return -ENOTBLK;
     if (!S_ISREG(st.st_mode))

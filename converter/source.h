@@ -49,7 +49,7 @@ struct source {
 
 /* Opens a regular file; or a pipe, or "-" (stdin, which may be a socket), by copying it to an unlinked file in $TMPDIR or /tmp, once in a process:
  * the copy is kept for those who open it again. If no trace begins in the first 64 MiB of a pipe, only these are copied: the pipe may have no end.
- * Returns 0 or -errno: -EISDIR for a directory, -ENOTBLK for a device, which may have no end either (except /dev/null, which is empty). */
+ * Returns 0 or -errno: -EISDIR for a directory that may be read, -ENOTBLK for a device, which may have no end either (except /dev/null, which is empty). */
 int source_open(struct source *s, const char *path);
 /* Borrows n bytes, which must stay until source_close(). */
 void source_memory(struct source *s, const void *p, size_t n);
