@@ -242,6 +242,112 @@ def test_refused(target, probing, python):
     clean(process, probing)
 
 
+HELD = """import functools
+kept = {}
+@functools.lru_cache(None)
+def cached(n):
+    r = n * 2
+    return r
+def keep(function):
+    kept[function.__name__] = function
+@keep
+def registered(n):
+    q = n + 1
+    return q
+part = functools.partial(lambda a, b: a + b, 1)
+"""
+CALLS = """import asyncio, signal, sys, threading
+import held
+class Late(Exception): pass
+def ring(number, frame): raise Late
+signal.signal(signal.SIGALRM, ring)
+late = n = 0
+wrong, stop = [], threading.Event()
+seen = []
+def trace(frame, event, arg):
+    seen.append((event, frame.f_lineno - frame.f_code.co_firstlineno))
+    return trace
+def traced(a):
+    b = a + 1
+    return b
+async def work(done):
+    await asyncio.sleep(0)
+    x = 1
+    return x
+async def main():
+    global late, n
+    done = asyncio.ensure_future(asyncio.sleep(1000))
+    done.cancel()
+    while True:
+        n += 1
+        try:
+            await work(done)
+            held.cached(n); held.kept["registered"](n); held.part(n)
+        except Late: late += 1
+        except BaseException as e: wrong.append(repr(e))
+        del seen[:]
+        sys.settrace(trace)
+        traced(n)
+        mine = sys.gettrace()
+        sys.settrace(None)
+        if mine is not trace or seen != [("call", 0), ("line", 1), ("line", 2), ("return", 2)]: wrong.append((mine, list(seen)))
+        if n == 1000: print("up", flush=True)
+        await asyncio.sleep(0.001 if n > 1000 else 0)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def caller(tmp_path, spawn):
+    """A process whose functions have run many times before they are watched."""
+    def start(python):
+        (tmp_path / "held.py").write_text(HELD)
+        (tmp_path / "calls.py").write_text(CALLS)
+        return spawn([python.path, tmp_path / "calls.py"], ready="up")
+
+    return start
+
+
+def line_of(program, text):
+    return [line.strip() for line in program.splitlines()].index(text) + 1
+
+
+@pytest.mark.pythons(min=(3, 12))
+def test_functions_that_other_objects_hold(caller, probing, python):
+    """No name of the module leads to a function in a cache, in a dictionary or in a partial(); a function of one line has no event of its own on 3.13 once it ran."""
+    process = caller(python)
+    for text, name, function in (("r = n * 2", "n", "cached"), ("q = n + 1", "n", "registered"), ("part = functools.partial(lambda a, b: a + b, 1)", "b", "<lambda>")):
+        seen = lines(probing(process, "watch", "held.py:%d" % line_of(HELD, text), name, "--count", "3", "--json"))
+        first = seen[0]["values"][name]
+        assert [line["values"][name] for line in seen] == [first, first + 1, first + 2] and {line["function"] for line in seen} == {function}, text
+    clean(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 12))
+def test_exceptions_of_expressions_stay_there(caller, probing, python, build, spawn):
+    """Whatever they are: asyncio's CancelledError is none that `except Exception` catches. But what a handler of a signal raises is the program's."""
+    process = caller(python)
+    where = "calls.py:%d" % line_of(CALLS, "x = 1")
+    seen = lines(probing(process, "watch", where, "done.result(), (_ for _ in ()).throw(GeneratorExit), 1 / 0, done.cancelled()", "--count", "3", "--json"))
+    assert [sorted(e.split(":")[0] for e in line["errors"].values()) for line in seen] == [["CancelledError", "GeneratorExit", "ZeroDivisionError"]] * 3
+    assert {line["values"]["done.cancelled()"] for line in seen} == {True}
+    assert probing(process, "eval", "wrong, late").stdout == "([], 0)\n"
+    tool = spawn([build.tool("probing"), "-t", process.pid, "watch", where, "signal.raise_signal(signal.SIGALRM)"], stderr=subprocess.PIPE)
+    wait_until(lambda: tool.poll() is not None or int(probing(process, "eval", "late").stdout) > 2)
+    tool.send_signal(signal.SIGINT)
+    assert tool.wait(240) == 0, tool.stderr.read()
+    assert probing(process, "eval", "wrong").stdout == "[]\n"
+    clean(process, probing)
+
+
+@pytest.mark.pythons(min=(3, 12))
+def test_beside_the_tracer_of_the_program(caller, probing, python):
+    process = caller(python)
+    assert len(lines(probing(process, "watch", "calls.py:%d" % line_of(CALLS, "b = a + 1"), "a", "--count", "5", "--json"))) == 5
+    assert probing(process, "eval", "wrong").stdout == "[]\n"
+    clean(process, probing)
+
+
 @pytest.mark.pythons(max=(3, 11), count=1)
 def test_older_pythons(target, probing, python):
     process = target(python)

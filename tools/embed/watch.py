@@ -71,8 +71,8 @@ def is_file(path, asked):
     return path == asked or path.endswith("/" + asked)
 
 
-def code_objects(asked):
-    """Those of the file, wherever they can be found without a walk over all objects; else by one."""
+def code_objects(asked, line):
+    """Those of the file, wherever they can be found without a walk over all objects; by one if none of these has the line."""
     import gc
 
     seen, found = {}, []
@@ -87,7 +87,7 @@ def code_objects(asked):
         if is_file(getattr(module, "__file__", None) or "", asked):
             for value in list(vars(module).values()):
                 found.extend(c for c in codes_of_functions(value, seen) if is_file(c.co_filename, asked))
-    if not found:
+    if not any(line in lines_of(c) for c in found):  # of a cache, a registry, a partial(), ...
         for it in gc.get_objects():
             if type(it) is types.FunctionType and is_file(it.__code__.co_filename, asked):
                 found.extend(codes_of_functions(it, seen))
@@ -106,7 +106,8 @@ def find(where):
     asked, _, line = where.rpartition(":")
     if not asked or not line.isdigit():
         raise Refused("where? FILE:LINE, as in train.py:42")
-    codes, line = code_objects(asked), int(line)
+    line = int(line)
+    codes = code_objects(asked, line)
     if not codes:
         raise Refused("no code of a file %s is loaded in the process (is it imported yet?)" % asked)
     files = sorted({c.co_filename for c in codes})
@@ -160,6 +161,28 @@ def shown(value):
     return cut(repr(value))
 
 
+def described(e):
+    """The exception's text, unless that cannot be made either."""
+    try:
+        return "%s: %s" % (type(e).__name__, e)
+    except Exception:
+        return type(e).__name__
+
+
+def of_signal(e):
+    """Whether a signal's handler raised it, which ran in the midst of our code: it is meant for the program."""
+    if isinstance(e, KeyboardInterrupt):
+        return True
+    handlers = [_signal.getsignal(n) for n in range(1, _signal.NSIG)]
+    codes = [getattr(getattr(h, "__func__", h), "__code__", None) for h in handlers if callable(h)]
+    at = e.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code in codes:
+            return True
+        at = at.tb_next
+    return False
+
+
 class Watch:
     def __init__(self, where, expressions, count, seconds, recorded):
         self.expressions = parts_of(expressions)
@@ -196,7 +219,7 @@ class Watch:
             self.skips += 1
             if self.skips >= SKIPS and self.send({"pause": 1}):
                 self.pauses += 1
-                self.set_events(0)
+                self.set_events(False)
             return
         self.skips = 0
         values, errors, raw, names = {}, {}, {}, self.names(frame)
@@ -205,8 +228,10 @@ class Watch:
                 value = eval(code, names)
                 values[source] = shown(value)
                 raw[source] = value
-            except (Exception, SystemExit) as e:
-                errors[source] = cut("%s: %s" % (type(e).__name__, e))
+            except BaseException as e:  # asyncio's CancelledError as well: the program's own must not seem to come from its line
+                if of_signal(e):
+                    raise
+                errors[source] = cut(described(e))
         del names
         line = {"t": time.time(), "tid": _thread.get_native_id(), "function": frame.f_code.co_qualname, "values": values}
         if errors:
@@ -247,15 +272,20 @@ class Watch:
         claim()
         for code in self.codes:
             watched.setdefault((id(code), self.line), []).append(self)
-        self.set_events(sys.monitoring.events.LINE)
+        self.set_events(True)
 
-    def set_events(self, events):
+    def event_of(self, code):
+        """Of a function that is one line, its start: where it ran before it was watched, CPython 3.13 has no event for that line."""
+        alone = code.co_firstlineno == self.line and lines_of(code) == {self.line}
+        return sys.monitoring.events.PY_START if alone and code.co_flags & OPTIMIZED else sys.monitoring.events.LINE
+
+    def set_events(self, on):
         """Off for a code object only where no other watch wants it; off and on again brings back lines that were disabled."""
         for code in self.codes:
             others = [w for (ident, _), ws in watched.items() if ident == id(code) for w in ws if w is not self]
-            if events or not others:
+            if on or not others:
                 sys.monitoring.set_local_events(tool, code, 0)
-                sys.monitoring.set_local_events(tool, code, events)
+                sys.monitoring.set_local_events(tool, code, self.event_of(code) if on else 0)
 
     def close(self, which):
         if getattr(self, which) >= 0:
@@ -274,7 +304,7 @@ class Watch:
                     here.remove(self)
                 if not here:
                     watched.pop((id(code), self.line), None)
-            self.set_events(0)
+            self.set_events(False)
         if why:
             self.send({"end": why})
         self.close("read")
@@ -290,14 +320,29 @@ tool = None  # our number with sys.monitoring, while there is anything to watch
 
 
 def on_line(code, line):
+    return seen(code, line, sys._getframe(1))
+
+
+def on_start(code, offset):
+    return seen(code, code.co_firstlineno, sys._getframe(1))
+
+
+def seen(code, line, frame):
     here = watched.get((id(code), line))
     if not here:
         return sys.monitoring.DISABLE
     for watch in list(here):
         try:
-            watch.run(sys._getframe(1))
-        except Exception:  # no memory, no stack left: never the program's trouble
+            watch.run(frame)
+        except BaseException as e:  # no memory, no stack left: never the program's trouble
             watch.lost += 1
+            if of_signal(e):
+                raise
+
+
+def callbacks(line, start):
+    sys.monitoring.register_callback(tool, sys.monitoring.events.LINE, line)
+    sys.monitoring.register_callback(tool, sys.monitoring.events.PY_START, start)
 
 
 def claim():
@@ -307,8 +352,8 @@ def claim():
     for number in (4, 3, 5, 2, 1, 0):
         if sys.monitoring.get_tool(number) is None:
             sys.monitoring.use_tool_id(number, "probing watch")
-            sys.monitoring.register_callback(number, sys.monitoring.events.LINE, on_line)
             tool = number
+            callbacks(on_line, on_start)
             return
     raise Refused("no number of sys.monitoring is free: other tools hold all six")
 
@@ -320,7 +365,7 @@ def forget(watch):
         del watches[ident]
     if not watches:
         if tool is not None:
-            sys.monitoring.register_callback(tool, sys.monitoring.events.LINE, None)
+            callbacks(None, None)
             sys.monitoring.free_tool_id(tool)
             tool = None
         sys.modules.pop(MINE, None)
@@ -366,7 +411,7 @@ def start(ident):
 def resume(ident):
     if watches[ident].write >= 0:
         watches[ident].skips = 0
-        watches[ident].set_events(sys.monitoring.events.LINE)
+        watches[ident].set_events(True)
     return {}
 
 
