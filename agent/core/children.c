@@ -38,14 +38,14 @@ static void add(uint64_t *p, uint64_t n) {
 }
 
 void children_open(void) {
-    if (mine.mapped)
-        munmap(mine.mapped, sizeof *mine.mapped);
-    mine.mapped = NULL;
     if (own) {
         written = *own;
         return;
     }
-    void *p = mmap(NULL, sizeof *own, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    /* In place of the parent's page, which a thread that is about to exec may still have in hand: it finds no entry of its process any more. */
+    void *p = mmap(mine.mapped, sizeof *own, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS | (mine.mapped ? MAP_FIXED : 0), -1, 0);
+    mine.mapped = NULL;
     own = p == MAP_FAILED ? NULL : p;
     memset(&written, 0, sizeof written);
 }

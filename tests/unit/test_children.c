@@ -1,9 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agent/core/children.h: each forked child that leaves no trace is counted once, by how it ended, with the time that it lived. */
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "trace_reader.h"
+
+#include "writer/sys.h"
+
+/* A thread for which `held` is set stops before an exchange, until the test lets it go on. */
+static sem_t there, go_on;
+static __thread int held;
+static int hold(void) {
+    if (held && !sem_post(&there))
+        sem_wait(&go_on);
+    return held = 0;
+}
+static inline uint32_t swap(uint32_t *place, uint32_t from, uint32_t to) {
+    return sys_swap(place, from, to);
+}
+static pthread_t thread; /* that thread; 0: none */
+static int let_go(void) {
+    if (thread) {
+        sem_post(&go_on);
+        pthread_join(thread, NULL);
+    }
+    thread = 0;
+    return 0;
+}
+#undef sys_swap
+#define sys_swap(place, from, to) (hold(), swap(place, from, to))
+#define munmap(p, n)              (munmap(p, n), let_go()) /* it may go on at the worst time */
 
 #include "agent/core/children.c"
 #include "agent/core/settings.c"
@@ -192,12 +220,37 @@ static void ticks(void **state) {
     assert_int_equal(sums[TRACE_children_lived].u, PERIOD / 4 * 30);
 }
 
+/* Says that the process is about to exec, and loses its CPU within that. */
+static void *execs(void *unused) {
+    held = 1;
+    children_settle(CHILDREN_EXEC);
+    return unused;
+}
+
+/* A child's recording begins while one of its threads is about to exec. */
+static void execs_while_the_recording_begins(void **state) {
+    (void)state;
+    sem_init(&there, 0, 0);
+    sem_init(&go_on, 0, 0);
+    children_born();
+    assert_int_equal(pthread_create(&thread, NULL, execs, NULL), 0);
+    sem_wait(&there);
+    children_settle(CHILDREN_RECORDED);
+    children_open();
+    let_go();
+    finish(0, 0, 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(each_by_its_end), TEST(given_up),
-        TEST(another_program), TEST(more_than_there_are_places),
-        TEST(grandchildren),   TEST(ticks),
+        TEST(each_by_its_end),
+        TEST(given_up),
+        TEST(another_program),
+        TEST(more_than_there_are_places),
+        TEST(grandchildren),
+        TEST(ticks),
+        TEST(execs_while_the_recording_begins),
     };
     alarm(120);
     return cmocka_run_group_tests(tests, NULL, NULL);
