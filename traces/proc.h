@@ -75,6 +75,9 @@ struct proc_maps {
     size_t n;
 };
 int proc_maps_read(pid_t pid, struct proc_maps *out); /* release by proc_maps_free() */
+/* Calls fn with each line of our own maps, which fn may modify, until fn returns a value other than 0; returns that value, or -errno. Allocates
+ * no memory. */
+int proc_maps_each(int (*fn)(void *ctx, char *line), void *ctx);
 /* Parses one line of /proc/PID/maps. The line is modified, and m->path points into it. Returns 0 or -EBADMSG. Allocates no memory. */
 int proc_map_line(char *line, struct proc_map *m);
 /* Parses all lines of a text in that form. */

@@ -106,7 +106,7 @@ static int is_read_only(void *place, char *line) {
 
 int loaded_patch(void *place, void *value) {
     void *page = (void *)((uintptr_t)place & ~((uintptr_t)MEMORY_PAGE - 1));
-    int closed = memory_maps(is_read_only, place) == 1;
+    int closed = proc_maps_each(is_read_only, place) == 1;
     if (closed && mprotect(page, MEMORY_PAGE, PROT_READ | PROT_WRITE))
         return -errno;
     __atomic_store_n((void **)place, value, __ATOMIC_RELEASE);

@@ -92,26 +92,3 @@ int guard_read(void *ctx, uint64_t addr, void *buf, size_t n) {
     copy(buf, addr, n);
     return 0;
 }
-
-int memory_maps(int (*fn)(void *ctx, char *line), void *ctx) {
-    char buf[8192 + 1];
-    size_t have = 0;
-    int rc = 0, fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    for (ssize_t r; !rc && (r = read(fd, buf + have, sizeof buf - 1 - have)) > 0;) {
-        have += (size_t)r;
-        buf[have] = 0;
-        char *line = buf, *nl;
-        for (; !rc && (nl = strchr(line, '\n')); line = nl + 1) {
-            *nl = 0;
-            rc = fn(ctx, line);
-        }
-        have -= (size_t)(line - buf);
-        memmove(buf, line, have);
-        if (have == sizeof buf - 1) /* a line longer than any path: skip it */
-            have = 0;
-    }
-    close(fd);
-    return rc;
-}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - this process's own memory: lists what is mapped, and reads it in a way that cannot fault.
+ * memory.h - reads this process's own memory in a way that cannot fault.
  *
  * guard: for a signal handler that reads data of its own thread. A page is probed with a cheap system call before its first direct
  *        read, and then counts as readable until guard_forget(). So most reads are plain loads, and an invalid pointer costs a failed
@@ -41,8 +41,5 @@ static inline int memory_read(void *unused, uint64_t addr, void *buf, size_t n) 
 struct pywalk_pages;
 /* Replaces pywalk_pages_forget(): reads the cached pages that were used since the last call again, in one system call, and forgets the others. */
 void memory_read_again(struct pywalk_pages *p);
-
-/* Calls fn with each line of /proc/thread-self/maps, which fn may modify, until fn returns a value other than 0; returns that value, or -errno. */
-int memory_maps(int (*fn)(void *ctx, char *line), void *ctx);
 
 #endif

@@ -131,7 +131,7 @@ static int is_live_file(void *ctx, char *line) {
 static int recorded_already(void) {
     char mark[32];
     snprintf(mark, sizeof mark, "/%u-", (unsigned)getpid());
-    return memory_maps(is_live_file, mark) > 0;
+    return proc_maps_each(is_live_file, mark) > 0;
 }
 
 static int begin(struct agent *a, const char *conf, const char *how) {

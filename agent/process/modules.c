@@ -107,7 +107,7 @@ void modules_take(struct writer *w) {
         struct group g = {.any = 0};
         ms.links = links;
         ms.generation++;
-        whole = !memory_maps(take_line, &g) && !end_group(&g);
+        whole = !proc_maps_each(take_line, &g) && !end_group(&g);
     }
     /* Write the modules that are new in this epoch, drop those that the last scan did not see. */
     for (struct module *m = ms.list; m < ms.list + ms.n; m++) {

@@ -168,10 +168,10 @@ static void lines_of_maps(void **state) {
         assert_ptr_not_equal(
             mmap(NULL, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
             MAP_FAILED);
-    assert_int_equal(memory_maps(count_line, &l), 0);
+    assert_int_equal(proc_maps_each(count_line, &l), 0);
     assert_int_equal(l.torn, 0);
     assert_true(l.n > 400 && l.last > 400); /* the stack is among the last ones */
-    assert_int_equal(memory_maps(stop_at_once, &n), 7);
+    assert_int_equal(proc_maps_each(stop_at_once, &n), 7);
     assert_int_equal(n, 1);
 }
 
