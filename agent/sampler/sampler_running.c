@@ -52,19 +52,21 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
     uint64_t bit = 1ull << (signo - 1), pending, blocked, cpu;
     const char *state;
     if (signo >= 31) { /* `stat` does not show real-time signals */
-        if (!sampled_read(s, t, SAMPLED_STATUS, text, sizeof text) ||
-            !(state = strstr(text, "\nState:\t")))
-            return SAMPLED_PENDING;
-        state += 8;
+        sampled_read(s, t, SAMPLED_STATUS, text, sizeof text);
+        state = strstr(text, "\nState:\t");
+        state += state ? 8 : 0;
         pending = signal_set(text, "\nSigPnd:");
         blocked = signal_set(text, "\nSigBlk:");
     } else {
         sampled_read(s, t, SAMPLED_STAT, text, sizeof text);
-        if (!(state = proc_stat_field(text, 3)))
-            return SAMPLED_PENDING;
+        state = proc_stat_field(text, 3);
         char *p = proc_stat_field(text, 31);
         pending = p ? strtoull(p, &p, 10) : bit;
         blocked = p ? strtoull(p, NULL, 10) : 0;
+    }
+    if (!state) { /* nobody knows what it blocks */
+        t->shut += !t->shut && !sampled_cpu(t, &cpu);
+        return SAMPLED_PENDING;
     }
     /* The mask is our handler's: the thread is entering or leaving the handler, and no code of the program will find the signal pending. */
     if ((blocked & MASK_SHOWN) == MASK_OWN) {
@@ -119,13 +121,18 @@ static int same_again(void *ctx) {
            now == before;
 }
 
+unsigned sampled_flags(struct sampler_table *s, const struct sampled *t) {
+    uint64_t holder = 0;
+    int gil = !pywalk_gil_holder(&s->pw, t->interp, &holder) && holder == t->tstate;
+    return SAMPLE_ON_CPU | SAMPLE_OUTSIDE | (gil ? SAMPLE_GIL : 0);
+}
+
 void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t ts, uint64_t n,
                           uint64_t cpu) {
     struct capture *c = &s->capture;
     struct reading r = {.s = s, .t = t};
     struct capture_check check = {same_again, &r};
-    uint64_t key = 0, holder = 0;
-    unsigned flags = SAMPLE_ON_CPU | SAMPLE_OUTSIDE;
+    uint64_t key = 0;
     int rc = -EAGAIN;
     for (int left = TRIES; left-- && rc && rc != -ENOBUFS;) {
         key = c->npcs = 0; /* an earlier try's stack may not be in the trace */
@@ -150,8 +157,6 @@ void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t t
             live_lose(s->live, TRACE_LOST_torn, n);
         return;
     }
-    if (pywalk_gil_holder(&s->pw, t->interp, &holder) == 0 && holder == t->tstate)
-        flags |= SAMPLE_GIL;
     request_record(t->request, s->live, s->ring, ts, key, 0, request_take_cpu(t->request, cpu), n,
-                   flags);
+                   sampled_flags(s, t));
 }

@@ -59,7 +59,7 @@ void sampled_flush(struct sampler_table *s, struct sampled *t) {
     if (!p->count)
         return;
     if (request_record(t->request, s->live, s->ring, p->ts, p->stack, p->pc, p->cpu_us, p->count,
-                       SAMPLE_OUTSIDE))
+                       p->flags))
         live_lose(s->live, TRACE_LOST_ring_full, p->count - 1); /* the ring has counted one */
     p->count = 0;
     p->cpu_us = 0;

@@ -16,6 +16,7 @@
 struct pending {
     uint64_t ts, last; /* first and latest tick */
     uint64_t stack, pc, cpu_us, count;
+    unsigned flags;
 };
 
 enum sampled_file {
@@ -122,6 +123,8 @@ void sampled_close(struct sampled *t);
 /* sampler_running.c: returns the state of our signal at the thread, as these flags; SAMPLED_PENDING if it cannot be read. */
 enum { SAMPLED_PENDING = 1, SAMPLED_BLOCKED = 2, SAMPLED_ASLEEP = 4 };
 unsigned sampled_signals(struct sampler_table *s, struct sampled *t);
+/* Returns a sample's flags for a thread that runs or waits for a CPU, and is read from outside. */
+unsigned sampled_flags(struct sampler_table *s, const struct sampled *t);
 /* Samples a running thread from outside: Python frames only, for `n` ticks from `ts` on. */
 void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t ts, uint64_t n,
                           uint64_t cpu);

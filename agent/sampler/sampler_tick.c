@@ -20,13 +20,17 @@
 
 enum run_state { STATE_RUNNING, STATE_BLOCKED, STATE_UNKNOWN };
 
-/* Returns whether the thread sleeps in the kernel, and sets *regs to where. `text` gets the contents of its file `syscall`. */
+/* Returns whether the thread sleeps in the kernel, and sets *regs to where (sp 0: not known). `text` gets the file of /proc that tells. */
 static enum run_state run_state(struct sampler_table *s, struct sampled *t,
                                 struct unwind_regs *regs, char text[256]) {
     struct proc_call call;
     uint64_t set;
-    if (!sampled_read(s, t, SAMPLED_SYSCALL, text, 256))
-        return STATE_UNKNOWN;
+    *regs = (struct unwind_regs){.sp = 0};
+    if (!sampled_read(s, t, SAMPLED_SYSCALL, text, 256)) {
+        sampled_read(s, t, SAMPLED_STAT, text, 256); /* readable after setuid(), too */
+        const char *state = proc_stat_field(text, 3);
+        return !state ? STATE_UNKNOWN : *state == 'R' ? STATE_RUNNING : STATE_BLOCKED;
+    }
     if (!proc_call(text, &call))
         return text[0] == 'r' ? STATE_RUNNING : STATE_UNKNOWN;
     *regs = (struct unwind_regs){.sp = call.sp, .pc = call.pc};
@@ -63,18 +67,19 @@ static int bracket_holds(void *ctx) {
     return sampled_cpu(b->t, &cpu) == 0 && activity(b->s, b->t, cpu) == b->before;
 }
 
-/* Counts `n` more ticks with this stack, the last one at `last`, for a thread that is not running. */
-static void idle_sample(struct sampler_table *s, struct sampled *t, uint64_t last, uint64_t n,
-                        uint64_t stack, uint64_t pc, uint64_t cpu_us) {
+/* Counts `n` more ticks with this stack, the last one at `last`, for a thread that sleeps or waits for a CPU. */
+static void still_sample(struct sampler_table *s, struct sampled *t, uint64_t last, uint64_t n,
+                         uint64_t stack, uint64_t pc, uint64_t cpu_us, unsigned flags) {
     struct pending *p = &t->pending;
     uint64_t first = last - (n - 1) * s->period;
-    if (p->count &&
-        (p->stack != stack || p->pc != pc || first - p->last > s->period + s->period / 2))
+    if (p->count && (p->stack != stack || p->pc != pc || p->flags != flags ||
+                     first - p->last > s->period + s->period / 2))
         sampled_flush(s, t);
     if (!p->count) {
         p->ts = first - first % 1000;
         p->stack = stack;
         p->pc = pc;
+        p->flags = flags;
     }
     p->cpu_us += cpu_us;
     p->count += n;
@@ -112,7 +117,8 @@ static uint64_t share_missed(struct sampler_table *s, struct sampled *t, uint64_
  * used no CPU time meanwhile. Returns 0 when it was sampled (or counted as lost); -EAGAIN when it has run.
  */
 static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t last, uint64_t n,
-                        uint64_t cpu, uint64_t act, const struct unwind_regs *regs) {
+                        uint64_t cpu, uint64_t act, enum run_state seen,
+                        const struct unwind_regs *regs) {
     struct capture *c = &s->capture;
     struct bracket b = {s, t, act};
     struct capture_check check = {bracket_holds, &b};
@@ -120,9 +126,9 @@ static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t las
     c->npcs = 0;
     c->pcs_cut = 0;
     memory_read_again(&s->pages);
-    int rc = capture_python(c, &s->pw, t->states, regs ? regs->sp : 0, t->ident);
+    int rc = capture_python(c, &s->pw, t->states, regs->sp, t->ident);
     if (rc >= 0) {
-        if (regs && __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) {
+        if (regs->sp && __atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) {
             struct cfi_memory mem = {.read = pywalk_pages_read, .ctx = &s->pages};
             c->npcs = (uint32_t)unwind_walk(&s->unwind, &mem, regs, NULL, c->pcs, CAPTURE_PCS,
                                             &c->pcs_cut);
@@ -141,8 +147,9 @@ static int read_outside(struct sampler_table *s, struct sampled *t, uint64_t las
     if (t->redefine == act && !rc)
         t->pending.stack = key; /* still the same stack, under its key of this epoch */
     t->redefine = 0;
-    idle_sample(s, t, last, n, rc ? 0 : key, !rc && c->npcs ? c->pcs[0] : 0,
-                request_take_cpu(t->request, cpu));
+    still_sample(s, t, last, n, rc ? 0 : key, !rc && c->npcs ? c->pcs[0] : 0,
+                 request_take_cpu(t->request, cpu),
+                 seen == STATE_RUNNING ? sampled_flags(s, t) : SAMPLE_OUTSIDE);
     return 0;
 }
 
@@ -243,10 +250,11 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
         t->request->cpu_base = 0;
     act = activity(s, t, cpu);
     if (act && act == t->settled) {
-        idle_sample(s, t, tick->last, ticks, t->pending.stack, t->pending.pc, 0);
+        still_sample(s, t, tick->last, ticks, t->pending.stack, t->pending.pc, 0, t->pending.flags);
         return 0;
     }
     n = tick->span + owed + share_missed(s, t, cpu, tick);
+    int busy = cpu - t->seen > ticks * s->period / 10;
     t->seen = cpu;
     for (int attempt = 0;; attempt++) {
         char text[256];
@@ -256,13 +264,14 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
             return 1;
         if (again == cpu || s->coarse) /* else its clock runs: so does the thread */
             seen = run_state(s, t, &regs, text);
+        if (seen == STATE_UNKNOWN && !s->coarse) /* /proc does not show it, as after chroot() */
+            seen = busy ? STATE_RUNNING : STATE_BLOCKED;
         /* Runnable, but not running (we may have its CPU): if no native frames are wanted, reading from outside saves
          * a signal. But that cannot read its registers, which tell in which of several interpreters it is. */
         int still = seen == STATE_BLOCKED ||
                     (seen == STATE_RUNNING && again == cpu && !s->coarse && !t->states[1] &&
                      !__atomic_load_n(&s->live->native, __ATOMIC_RELAXED));
-        if (still && act &&
-            read_outside(s, t, tick->last, n, cpu, act, seen == STATE_BLOCKED ? &regs : NULL) == 0)
+        if (still && act && read_outside(s, t, tick->last, n, cpu, act, seen, &regs) == 0)
             return 1;
         if ((!still || attempt == 2) && signal_thread(s, t, tick, n, cpu, attempt == 2) == 0)
             return 1;
@@ -340,9 +349,9 @@ static int burst_outside(struct sampler_table *s, struct sampled *t, uint64_t ti
         if (!act)
             return -EAGAIN;
         if (act != t->settled) {
-            if (run_state(s, t, &regs, text) != STATE_BLOCKED)
+            if (run_state(s, t, &regs, text) == STATE_RUNNING)
                 return -EAGAIN;
-            if (read_outside(s, t, tick, 0, cpu, act, &regs) || t->settled != act)
+            if (read_outside(s, t, tick, 0, cpu, act, STATE_BLOCKED, &regs) || t->settled != act)
                 continue;
         }
         request_record(t->request, s->live, s->ring, tick, t->pending.stack, t->pending.pc, 0, 0,
