@@ -19,7 +19,7 @@
 static struct comm_group groups[COMM_GROUPS];
 static uint32_t ngroups, group_lock; /* (a) */
 static struct comm_op ops[COMM_OPS];
-static uint32_t in_flight;            /* (a) number of operations in `ops` that are not free */
+static uint32_t used;                 /* (a) slots of `ops` from here on were never taken */
 static uint64_t numbers, refused;     /* (a) operations begun; operations and groups refused */
 static uint32_t observed;             /* (a) some completion has been seen */
 static unsigned noted, noted_refused; /* whether the notes are in this recording */
@@ -78,6 +78,7 @@ struct comm_op *comm_op_at(unsigned i) {
 }
 
 struct comm_op *comm_begin(void) {
+    uint32_t n;
     if (!producer_recording())
         return NULL;
     /* Take the lowest free slot, so that the search stays short. */
@@ -88,13 +89,15 @@ struct comm_op *comm_begin(void) {
             __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
             return NULL;
         }
-        __atomic_fetch_add(&in_flight, 1, __ATOMIC_RELEASE);
+        while ((n = __atomic_load_n(&used, __ATOMIC_RELAXED)) <= op - ops)
+            sys_swap(&used, n, (uint32_t)(op - ops) + 1);
         memset(&op->open, 0,
                sizeof *op - offsetof(struct comm_op, open)); /* all fields after `state` */
         op->src = op->dst = -1;
         op->open = 1;
         op->dtype = "";
         op->number = __atomic_add_fetch(&numbers, 1, __ATOMIC_RELAXED);
+        op->claimed = op->number << 16;
         op->tid = (uint32_t)syscall(SYS_gettid);
         return op;
     }
@@ -104,49 +107,50 @@ struct comm_op *comm_begin(void) {
 
 void comm_abandon(struct comm_op *op) {
     __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
-    __atomic_fetch_sub(&in_flight, 1, __ATOMIC_RELEASE);
 }
 
-int comm_claim(struct comm_op *op) {
-    for (uint32_t n; (n = __atomic_load_n(&op->claimed, __ATOMIC_RELAXED)) <
-                     __atomic_load_n(&op->tickets, __ATOMIC_ACQUIRE);)
+/* Takes a ticket of the operation with that number, unless its slot has another one by now. Returns 0 when none is left. */
+static int claim(struct comm_op *op, uint64_t number) {
+    for (uint64_t n; (n = __atomic_load_n(&op->claimed, __ATOMIC_RELAXED)) >> 16 == number &&
+                     (uint16_t)n < __atomic_load_n(&op->tickets, __ATOMIC_ACQUIRE);)
         if (sys_swap(&op->claimed, n, n + 1) == n)
             return 1;
     return 0;
 }
 
-/* Takes a ticket for a part of an operation that begins. Returns 0 when none is left. */
-static int begins(struct comm_op *op) {
-    int is = comm_claim(op);
-    if (is)
-        __atomic_store_n(&observed, 1, __ATOMIC_RELAXED);
-    return is;
+int comm_claim(struct comm_op *op) {
+    return claim(op, op->number);
 }
 
 struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *record,
                                const void *(*tensor_of)(const void *record)) {
-    struct comm_op *best = NULL;
+    struct comm_op *best = current, *end = ops + __atomic_load_n(&used, __ATOMIC_ACQUIRE);
+    uint64_t number = best ? best->number : 0;
     const void *tensor = NULL;
-    uint32_t left = __atomic_load_n(&in_flight, __ATOMIC_ACQUIRE);
     int asked = 0;
-    if (current && begins(current))
-        return current;
-    for (struct comm_op *op = ops; op < ops + COMM_OPS && left; op++) {
-        uint32_t is = __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);
-        left -= is != 0;
-        if (is != 2 || strcmp(op->title, title) ||
-            __atomic_load_n(&op->claimed, __ATOMIC_RELAXED) >= op->tickets)
-            continue;
-        if (best && !asked) { /* the tensor matters only when there are two */
-            tensor = tensor_of(record);
-            asked = 1;
-        }
-        int fits = tensor && op->tensor == tensor,
-            fitted = best && tensor && best->tensor == tensor;
-        if (!best || fits > fitted || (fits == fitted && op->number < best->number))
+    while (!best || !claim(best, number)) { /* again if another thread took the ticket just now */
+        best = NULL;
+        for (struct comm_op *op = ops; op < end; op++) {
+            uint64_t its = __atomic_load_n(&op->number, __ATOMIC_ACQUIRE); /* before its state */
+            if (__atomic_load_n(&op->state, __ATOMIC_ACQUIRE) != 2 || strcmp(op->title, title) ||
+                (uint16_t)__atomic_load_n(&op->claimed, __ATOMIC_RELAXED) >= op->tickets)
+                continue;
+            if (best && !asked) { /* the tensor matters only when there are two */
+                tensor = tensor_of(record);
+                asked = 1;
+            }
+            int fits = tensor && op->tensor == tensor,
+                fitted = best && tensor && best->tensor == tensor;
+            if (best && fits <= fitted && (fits < fitted || its > number))
+                continue;
             best = op;
+            number = its;
+        }
+        if (!best)
+            return NULL;
     }
-    return best && begins(best) ? best : NULL;
+    __atomic_store_n(&observed, 1, __ATOMIC_RELAXED);
+    return best;
 }
 
 /* Writes a comm record, on the service thread (w) or on a thread of the program (NULL). */
@@ -270,14 +274,14 @@ static void say(struct writer *w) {
 static void begin(struct writer *w UNUSED) {
     uint32_t pid = (uint32_t)getpid();
     if (owner != pid && owner) { /* a forked child: those operations are the parent's */
-        for (in_flight = COMM_OPS; in_flight; in_flight--)
-            ops[in_flight - 1].state = 0;
+        for (struct comm_op *op = ops; op < ops + COMM_OPS; op++)
+            op->state = 0;
+        group_lock = 0;
         comm_observe_after_fork();
         comm_nccl_after_fork();
     }
     owner = pid;
     refused = noted = noted_refused = 0;
-    group_lock = 0;
 }
 
 /* Returns whether torch is loaded (or being loaded) and nothing is installed yet. */

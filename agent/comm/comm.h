@@ -48,17 +48,18 @@ struct comm_group {
 struct comm_op {
     /* comm_observe.c's vtable. Once set it stays: torch may destroy its context when this is another operation already. */
     void *const *observer;
+    const char *title;           /* name of its RecordFunctions; stays set, too */
     void *context, *start, *end; /* comm_nccl.c's: CUDA context and events, kept for reuse */
     uint32_t state;              /* (a) 0 free, 1 being filled in, 2 in flight */
     uint32_t open;               /* (a) how many are not over, of the call itself and the tickets */
-    uint32_t tickets, claimed;   /* (a) RecordFunctions of its parts: number; those begun */
+    uint32_t tickets;            /* (a) number of RecordFunctions of its parts */
+    uint64_t claimed;            /* (a) `number` << 16 | number of those that have begun */
     uint32_t noted;              /* (a) written as incomplete */
     uint32_t tid;
     uint64_t number, enter, seq, bytes; /* enter: ns of CLOCK_MONOTONIC */
     uint64_t host, last; /* (a) ns: the call's duration; time of the latest completion */
     const char *op;
     const char *dtype;
-    const char *title;  /* name of its RecordFunctions */
     const void *tensor; /* the first tensor of the part that was called last */
     int32_t src, dst;
     uint32_t group, flags;

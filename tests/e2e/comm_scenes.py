@@ -317,7 +317,19 @@ def deserted():
     os._exit(0)  # with torch 2.13 gloo sometimes aborts at exit, recorded or not
 
 
+def alike():
+    """Many operations at once that nothing tells apart, executed by six threads of gloo's. Prints their number."""
+    groups, made = [dist.new_group(), dist.new_group(), dist.group.WORLD], 0
+    for _ in range(2500):
+        work = [dist.barrier(group=g, async_op=True) for _ in range(10) for g in groups]
+        made += len(work)
+        for w in work:
+            w.wait()
+    print(made, flush=True)
+
+
 wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
-{"known": known, "slow": slow, "even": even, "absent": absent, "every": every, "anew": anew, "deserted": deserted, "wholes": wholes}[sys.argv[1]]()
+{"known": known, "slow": slow, "even": even, "absent": absent, "every": every, "anew": anew, "deserted": deserted, "wholes": wholes,
+ "alike": alike}[sys.argv[1]]()
 dist.destroy_process_group()  # without it, threads of torch sometimes run when the interpreter is gone, and abort
