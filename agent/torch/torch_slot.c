@@ -30,6 +30,7 @@ static struct map type_index; /* a class's address -> index + 1 */
 static call_fn *usual;        /* what the slot of nearly every class held */
 static int all_usual;         /* 1: of every class */
 static void *module_type;     /* nn.Module, borrowed for as long as it carries our slot */
+static void *base, *hook;     /* nn.Module; our __init_subclass__, or NULL: it has its own */
 static uint64_t rescanned;
 static struct py_method *engine_def;
 static void *engine_was;
@@ -108,7 +109,7 @@ static inline __attribute__((always_inline)) int leave(struct torch_thread *l, c
         torch_thread_exit(l, c->depth, result ? 0 : failed());
         l->call = c->outer;
     }
-    l->top = c->up;
+    l->top = l->top == c->node ? c->up : NULL; /* a greenlet's call may outlive the one around it */
     if (!c->up && !c->node->bare)
         step_root_done(l);
     return !c->node->quiet;
@@ -211,9 +212,15 @@ static void scan(void) {
     capi_classes(module_type, patch);
 }
 
+/* nn.Module's own __init_subclass__, a new reference; None: it has none. */
+static void *own_init_subclass(void) {
+    CAPI_AUTO void *names = capi_attr(base, "__dict__");
+    return names ? py.PyObject_CallMethod(names, "get", "s", "__init_subclass__") : NULL;
+}
+
 /* nn.Module.__init_subclass__(cls, **kw): calls the next one in cls's method resolution order, then patches the slot. */
 static void *init_subclass(void *cls, void *args, void *kw) {
-    CAPI_AUTO void *super = capi_call(py.Super_Type, module_type, cls);
+    CAPI_AUTO void *super = capi_call(py.Super_Type, base, cls);
     CAPI_AUTO void *next = super ? py.PyObject_GetAttrString(super, "__init_subclass__") : NULL;
     void *result = next ? py.PyObject_Call(next, args, kw) : NULL;
     if (result && agent_word.torch && slots_lost())
@@ -276,7 +283,7 @@ int slots_install(char *why, size_t n) {
         capi_attr(capi_module("torch.nn.modules.module"), "Module"); /* the module keeps it alive */
     if (!type)
         return -EAGAIN;
-    CAPI_AUTO void *weak = py.PyWeakref_NewRef(type, NULL), *d = NULL;
+    CAPI_AUTO void *weak = py.PyWeakref_NewRef(type, NULL), *own = NULL;
     const char *wrong = py.PyType_GetSlot(type, PY_TP_CALL) != (void *)*slot_of(type)
                             ? "the slot of calls is not where this Python should have it"
                         : !weak || capi_weak(weak) != type
@@ -285,13 +292,14 @@ int slots_install(char *why, size_t n) {
     if (wrong) {
         snprintf(why, n, "%s", wrong);
     } else {
-        module_type = type;
+        module_type = base = type;
         all_usual = 1;
         usual = NULL;
         scan();
         frame_seen();
-        if ((d = py.PyDescr_NewClassMethod(type, &init_subclass_def)))
-            py.PyObject_SetAttrString(type, "__init_subclass__", d);
+        if ((own = own_init_subclass()) == py.None &&
+            (hook = py.PyDescr_NewClassMethod(type, &init_subclass_def)))
+            py.PyObject_SetAttrString(type, "__init_subclass__", hook);
         if (hook_engine())
             snprintf(why, n, "no time of backward passes: the engine's method is not as expected");
     }
@@ -305,8 +313,11 @@ void slots_remove(void) {
     for (struct type *t = types; t < types + ntypes; t++)
         if (capi_weak(t->weak) == t->type && *slot_of(t->type) == torch_call)
             __atomic_store_n(slot_of(t->type), t->was, __ATOMIC_RELEASE);
-    py.PyObject_SetAttrString(module_type, "__init_subclass__", NULL);
+    CAPI_AUTO void *own = own_init_subclass(), *ours = hook;
+    if (own && own == hook)
+        py.PyObject_SetAttrString(base, "__init_subclass__", NULL);
     py.PyErr_Clear();
+    hook = NULL;
     if (engine_def && engine_def->fn == (void *)run_backward)
         loaded_patch(&engine_def->fn, engine_was);
     module_type = NULL;
