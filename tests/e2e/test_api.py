@@ -97,6 +97,61 @@ open_at_the_end.__enter__()
 """
 
 
+DECORATED = """
+import asyncio, types
+import probing
+def both(make):  # (bare, decorated)
+    return make, probing.span("span")(make)
+
+async def talks():
+    got = []
+    try:
+        while True:
+            try:
+                got.append((yield len(got)))
+            except KeyError as error:
+                got.append(type(error).__name__)
+    finally:
+        said.append(got)
+async def drive(make):
+    g = make()
+    out = [await g.__anext__(), await g.asend("a"), await g.athrow(KeyError("x")), await g.asend("b")]
+    try:
+        await g.athrow(ValueError("y"))
+    except ValueError as error:
+        out.append(str(error))
+    return out
+async def few():
+    for i in range(3): yield i
+async def count(make):
+    return [i async for i in make()]
+@types.coroutine
+def old():
+    yield
+    return "awaited"
+async def wait_for(make):
+    return await make()
+
+loop = asyncio.new_event_loop()
+for drive_it, make in ((drive, talks), (count, few), (wait_for, old)):
+    answers = []
+    for one in both(make):
+        said = []
+        answers.append((loop.run_until_complete(drive_it(one)), said))
+    assert answers[0] == answers[1], answers
+loop.close()
+print("the same")
+"""
+
+
+@FEW
+def test_a_decorated_function_does_what_it_did(build, interpreter, record):
+    """Values and exceptions sent to an asynchronous generator reach it, and what could be awaited still can; recorded or not."""
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    assert subprocess.run([interpreter.path, "-W", "ignore", "-c", DECORATED], env=env, stdout=subprocess.PIPE, check=True).stdout == b"the same\n"
+    assert record(DECORATED, python=interpreter.path, options=["-q"], env=env).stdout == "the same\n"
+
+
 @pytest.mark.pythons(min=(3, 6))
 @pytest.mark.slow
 def test_spans_and_events_everywhere(build, python, record, convert, sql):

@@ -140,6 +140,9 @@ def _decorate(mark, function):
                 raise
             finally:
                 mark._end(token, raised)
+        if flags & 0x100:  # of types.coroutine(): it can be awaited
+            import types
+            return types.coroutine(generator)
         return generator
 
     @_functools.wraps(function)
@@ -163,8 +166,18 @@ def _around_async_generator(mark, function):
         token, raised = mark._begin(), True
         inner = function(*args, **kwargs)
         try:
-            async for item in inner:
-                yield item
+            coming = inner.__anext__()
+            while True:
+                try:
+                    item = await coming
+                except StopAsyncIteration:
+                    break
+                try:
+                    coming = inner.asend((yield item))
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # of athrow()
+                    coming = inner.athrow(error)
             raised = False
         except GeneratorExit:
             raised = False
