@@ -299,10 +299,9 @@ int stage_status(struct stage *s, char *text, size_t n) {
 }
 
 void stage_remove(struct stage *s) {
+    enter(s->uid, s->gid);
     if (s->made) {
-        enter(s->uid, s->gid);
         remove_dir(s->run, s->name);
-        leave();
         close(s->dir);
     }
     if (s->run > 0) {
@@ -312,5 +311,6 @@ void stage_remove(struct stage *s) {
             rmdir(path); /* fails if it is in use */
         close(s->run);
     }
+    leave();
     *s = (struct stage){.run = -1, .dir = -1};
 }

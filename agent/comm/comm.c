@@ -109,17 +109,12 @@ void comm_abandon(struct comm_op *op) {
     __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
 }
 
-/* Takes a ticket of the operation with that number, unless its slot has another one by now. Returns 0 when none is left. */
-static int claim(struct comm_op *op, uint64_t number) {
+int comm_claim(struct comm_op *op, uint64_t number) {
     for (uint64_t n; (n = __atomic_load_n(&op->claimed, __ATOMIC_RELAXED)) >> 16 == number &&
                      (uint16_t)n < __atomic_load_n(&op->tickets, __ATOMIC_ACQUIRE);)
         if (sys_swap(&op->claimed, n, n + 1) == n)
             return 1;
     return 0;
-}
-
-int comm_claim(struct comm_op *op) {
-    return claim(op, op->number);
 }
 
 struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *record,
@@ -128,7 +123,8 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
     uint64_t number = best ? best->number : 0;
     const void *tensor = NULL;
     int asked = 0;
-    while (!best || !claim(best, number)) { /* again if another thread took the ticket just now */
+    while (!best ||
+           !comm_claim(best, number)) { /* again if another thread took the ticket just now */
         best = NULL;
         for (struct comm_op *op = ops; op < end; op++) {
             uint64_t its = __atomic_load_n(&op->number, __ATOMIC_ACQUIRE); /* before its state */
@@ -314,7 +310,7 @@ static void drop_all(void) {
         for (int n = 0; n < FILL_MS && __atomic_load_n(&op->state, __ATOMIC_SEQ_CST) == 1; n++)
             sys_sleep(SYS_MS);
         if (__atomic_load_n(&op->state, __ATOMIC_SEQ_CST) == 2)
-            while (comm_claim(op))
+            while (comm_claim(op, op->number))
                 comm_release(op, 0);
         comm_nccl_drop(op);
     }

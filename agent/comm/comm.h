@@ -78,7 +78,8 @@ struct comm_op *comm_op_at(unsigned i); /* each slot, free or not; NULL at the e
 struct comm_op *comm_begin(void);       /* NULL: not recording, or too many in flight */
 void comm_abandon(struct comm_op *op);  /* the operation was not called after all */
 void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over; now: ns */
-int comm_claim(struct comm_op *op); /* 1: took a ticket, to be released later; 0: none is left */
+/* Returns 1: took a ticket of the operation with that number, to be released later; 0: it has none left, or its slot is another operation's. */
+int comm_claim(struct comm_op *op, uint64_t number);
 
 /* Returns the operation that a RecordFunction, which has begun, belongs to: the thread's current operation; else (on a backend's own thread)
  * the operation that has this tensor; else the oldest with that title, because backends begin them in the order of the calls. NULL: none.

@@ -202,7 +202,7 @@ static void over(struct comm_op *op, int watched, unsigned flags) {
         return;
     }
     op->flags |= flags;
-    while (comm_claim(op))
+    while (comm_claim(op, op->number))
         comm_release(op, now);
     comm_release(op, now);
 }
@@ -232,7 +232,8 @@ __attribute__((visibility("hidden"), used)) int comm_wrap_left(int version UNUSE
         innermost = l->outer;
         if (!l->outer)
             over(l->op, 0, COMM_RAISED);
-        else if (!l->parts && comm_claim(l->op)) /* its RecordFunction will not come */
+        else if (!l->parts &&
+                 comm_claim(l->op, l->op->number)) /* its RecordFunction will not come */
             comm_release(l->op, 0);
     }
     return 8; /* _URC_CONTINUE_UNWIND */

@@ -5,7 +5,7 @@
  * Once the process has to do with GPUs (libcuda, libtorch or NVML itself is loaded already), a thread of the agent loads NVML and
  * calls it, because the calls may take long or, with a broken GPU, never return. The thread shares the program's file descriptor table:
  * there is one NVML in a process, with one state, so the program's own calls (pynvml's, PyTorch's) use the files that our calls have
- * opened. If NVML is absent or fails, that is noted once. A forked child has no such thread: NVML does not survive fork.
+ * opened. If NVML is absent or fails, that is noted once. NVML does not survive fork: the child of a process that has loaded it has no such thread.
  */
 
 #include "agent/base/fork_lock.h"
@@ -59,11 +59,11 @@ static struct nvml {
     int (*DeviceGetComputeRunningProcesses)(void *, unsigned *, struct process_info *);
 } nvml;
 
-enum state { IDLE, STARTING, RUNS, ENDING, ABSENT, REFUSED, NO_THREAD };
+enum state { IDLE, STARTING, RUNS, ENDING, FORKED, ABSENT, REFUSED, NO_THREAD };
 static struct {
-    uint32_t state;        /* (a) enum state; REFUSED: `error` is NVML's error */
-    uint32_t wanted;       /* (a) futex: counts measurements asked for */
-    uint32_t owner, noted; /* pid of `state`; recording that has the note; service thread only */
+    uint32_t state;  /* (a) enum state; REFUSED: `error` is NVML's error */
+    uint32_t wanted; /* (a) futex: counts measurements asked for */
+    uint32_t noted;  /* recording that has the note; service thread only */
     int error;
 } g;
 
@@ -170,11 +170,6 @@ static void say(struct writer *w, uint32_t now) {
 
 static void gpu_metrics(struct writer *w) {
     uint32_t now = __atomic_load_n(&g.state, __ATOMIC_ACQUIRE);
-    if (g.owner != (uint32_t)getpid()) {
-        if (g.owner) /* the thread is the parent's, and NVML's state a copy */
-            return;
-        g.owner = (uint32_t)getpid();
-    }
     if (now == IDLE && has_to_do()) {
         __atomic_store_n(&g.state, STARTING, __ATOMIC_RELEASE);
         if (thread_spawn(NULL, "probing-gpu", STACK_SIZE, run, NULL))
@@ -189,8 +184,13 @@ static void gpu_metrics(struct writer *w) {
 
 /* Ends the thread, because the recording is over and the process goes on. */
 static void gpu_leave(void) {
-    if (g.owner == (uint32_t)getpid() && sys_swap(&g.state, RUNS, ENDING) == RUNS)
+    if (sys_swap(&g.state, RUNS, ENDING) == RUNS)
         sys_kick(&g.wanted);
 }
 
-const struct agent_part gpu_part = {.metrics = gpu_metrics, .leave = gpu_leave};
+/* The thread is the parent's, and NVML's state a copy; a child of a parent that had no NVML may use it. */
+static void child(void) {
+    g.state = g.state == IDLE && !nvml.Init_v2 ? IDLE : FORKED;
+}
+
+const struct agent_part gpu_part = {.metrics = gpu_metrics, .leave = gpu_leave, .child = child};

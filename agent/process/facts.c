@@ -163,13 +163,10 @@ static void take_cgroup(struct writer *w, char *line) {
 }
 
 static void take_cgroups(struct writer *w) {
-    char text[8192], *end;
+    char text[8192], *save = NULL;
     if (!proc_read_file("/proc/thread-self/cgroup", text, sizeof text))
         return;
-    for (char *p = text; *p; p = end + 1) {
-        if (!(end = strchr(p, '\n')))
-            break;
-        *end = 0;
+    for (char *p = strtok_r(text, "\n", &save); p; p = strtok_r(NULL, "\n", &save)) {
         char *controllers = strchr(p, ':');
         if (controllers &&
             (!strncmp(controllers, "::", 2) || !strncmp(controllers, ":memory:", 8) ||

@@ -174,13 +174,9 @@ static int start(struct eval **out, const char *options, const char *source, siz
 static struct eval *current; /* the evaluation in progress, or NULL */
 static uint32_t client;      /* which client it is for: live->mail.lock at its start */
 
-static int is_done(const struct eval *e) {
-    return (int)__atomic_load_n(&e->done, __ATOMIC_ACQUIRE);
-}
-
 /* Has the evaluation interrupted soon, without waiting for that; C code is not interrupted. */
 static void interrupt(struct eval *e) {
-    if (is_done(e))
+    if (__atomic_load_n(&e->done, __ATOMIC_ACQUIRE))
         return;
     __atomic_store_n(&e->interrupted, 1, __ATOMIC_RELEASE);
     __atomic_fetch_add(&e->refs, 1, __ATOMIC_RELAXED);
@@ -225,7 +221,7 @@ static int request(struct live *l, enum mail_kind kind, const char *source, size
 static int serve(struct live *l) {
     if (!current)
         return 0;
-    if (is_done(current)) {
+    if (__atomic_load_n(&current->done, __ATOMIC_ACQUIRE)) {
         live_mail_reply(l, current->status, current->reply, current->reply_len);
         drop();
     } else if (__atomic_load_n(&l->mail.lock, __ATOMIC_ACQUIRE) != client) {

@@ -318,17 +318,15 @@ static int on_main_thread(void *unused) {
 }
 
 int gil_pending(void (*work)(void)) {
-    unsigned place = WORKS;
+    unsigned place = 0;
     if (!capi_usable()) /* without an interpreter Py_AddPendingCall() would follow a null pointer */
         return -EAGAIN;
-    for (unsigned i = 0; i < WORKS; i++) {
-        void (*w)(void) = __atomic_load_n(&pending.works[i], __ATOMIC_ACQUIRE);
-        if (w == work || (!w && place == WORKS))
-            place = i;
-    }
+    while (place < WORKS && __atomic_load_n(&pending.works[place], __ATOMIC_SEQ_CST) != work)
+        place++;
+    for (unsigned i = 0; place == WORKS && i < WORKS; i++) /* other threads look for places, too */
+        place = sys_swap(&pending.works[i], NULL, work) ? WORKS : i;
     if (place == WORKS)
         return -ENOSPC;
-    __atomic_store_n(&pending.works[place], work, __ATOMIC_SEQ_CST);
     /* While 3.8 finalises, Py_AddPendingCall() prints an error, for which it needs the GIL; we may not hold it. */
     int thread = py.version >> 16 == 0x0308, rc = 0;
     if (!thread && !__atomic_load_n(&pending.queued, __ATOMIC_SEQ_CST)) {

@@ -23,17 +23,13 @@
 #define ROLE      "probing.role" /* the event of probing.set_role() */
 #define TOLD_MOST 16
 
-static void *none(void) {
-    return capi_ref(py.None);
-}
-
 /* ---- what the program records ---- */
 
 /* step([number]) */
 static void *do_step(void *self UNUSED, void *args) {
     int64_t number = -1;
     if (!producer_recording())
-        return none();
+        return capi_ref(py.None);
     if (py.PyTuple_Size(args) > 0 && py.PyTuple_GetItem(args, 0) != py.None) {
         number = capi_int(py.PyTuple_GetItem(args, 0));
         if (py.PyErr_Occurred())
@@ -46,7 +42,7 @@ static void *do_step(void *self UNUSED, void *args) {
     void (*manual)(int64_t) = __atomic_load_n(&steps_manual, __ATOMIC_ACQUIRE);
     if (manual)
         manual(number);
-    return none();
+    return capi_ref(py.None);
 }
 
 struct one_value {
@@ -125,7 +121,7 @@ static void *do_event(void *self UNUSED, void *args, void *kwargs) {
     uint32_t generation;
     size_t n;
     if (!producer_recording())
-        return none();
+        return capi_ref(py.None);
     if (py.PyTuple_Size(args) != 1 || !(name = pyvalue_utf8(py.PyTuple_GetItem(args, 0), &n))) {
         py.PyErr_SetString(py.TypeError, "probing.event(name, key=value, ...): name is a str");
         return NULL;
@@ -135,7 +131,7 @@ static void *do_event(void *self UNUSED, void *args, void *kwargs) {
     uint64_t span = pyspan_current();
     struct producer *p = producer_enter();
     if (!p)
-        return none();
+        return capi_ref(py.None);
     generation = p->generation;
     uint64_t id = pyspan_next_id();
     int rc = WRITER_PUT(p->ring, event, .ts = sys_now(), .id = id,
@@ -148,7 +144,7 @@ static void *do_event(void *self UNUSED, void *args, void *kwargs) {
         while (py.PyDict_Next(kwargs, &at, &key, &value))
             take_value(id, generation, key, value);
     }
-    return none();
+    return capi_ref(py.None);
 }
 
 /* ---- settings, and the recording itself ---- */
@@ -173,7 +169,7 @@ static void *do_config_get(void *self UNUSED, void *key) {
         return py.PyUnicode_FromString(n ? lines : "");
     }
     if (id < 0)
-        return none();
+        return capi_ref(py.None);
     settings_text((enum setting_id)id, text, sizeof text);
     return py.PyUnicode_FromString(text);
 }
@@ -182,12 +178,12 @@ static void *do_config_get(void *self UNUSED, void *key) {
 static void *do_config_set(void *self UNUSED, void *args) {
     char name[128], text[SETTING_TEXT_MAX + 1], why[SETTING_WHY];
     if (py.PyTuple_Size(args) != 2)
-        return none();
+        return capi_ref(py.None);
     pyvalue_text(py.PyTuple_GetItem(args, 0), name, sizeof name);
     pyvalue_text(py.PyTuple_GetItem(args, 1), text, sizeof text);
     if (!settings_set(name, text, why, sizeof why)) {
         agent_wake();
-        return none();
+        return capi_ref(py.None);
     }
     return py.PyUnicode_FromString(why);
 }
@@ -233,7 +229,7 @@ static void *do_stop(void *self UNUSED, void *unused UNUSED) {
     void *saved = py.PyEval_SaveThread();
     probing_agent_stop("stop", -1, 10000);
     py.PyEval_RestoreThread(saved);
-    return none();
+    return capi_ref(py.None);
 }
 
 /* trace() -> path of the trace being written, or None */
@@ -244,7 +240,7 @@ static void *do_trace(void *self UNUSED, void *unused UNUSED) {
         snprintf(path, sizeof path, "%s", p->live->trace_path);
         producer_leave(p);
     }
-    return *path ? py.PyUnicode_FromString(path) : none();
+    return *path ? py.PyUnicode_FromString(path) : capi_ref(py.None);
 }
 
 static struct py_method methods[] = {

@@ -332,17 +332,6 @@ static int grow_table(void) {
     return 0;
 }
 
-/* The node of a module that is gone, with the same key. */
-static struct node *gone(const struct node *like) {
-    for (uint32_t i = node_hash(like->up, like->self) & node_mask; node_table[i];
-         i = (i + 1) & node_mask) {
-        struct node *n = node_table[i];
-        if (n->self == like->self && n->up == like->up && capi_weak(n->weak) == py.None)
-            return n;
-    }
-    return NULL;
-}
-
 struct node *node_make(struct torch_thread *l, struct node *up, void *self) {
     struct node made = {.self = self, .up = up ? up->serial : 0}, *n;
     if ((!node_table || nodes * 2 > node_mask) && grow_table())
@@ -359,7 +348,7 @@ struct node *node_make(struct torch_thread *l, struct node *up, void *self) {
     made.bare = is_bare(self);
     made.id = made.name + 1;
     made.quiet = up && layer_rate < MILLION && names[made.name].key % MILLION >= layer_rate;
-    if ((n = gone(&made))) { /* another module was at this address */
+    if ((n = node_of(made.up, self, py.None))) { /* another module was at this address */
         py.Py_DecRef(n->weak);
         *n = made;
         return n;

@@ -42,17 +42,19 @@ static inline uint32_t node_hash(uint32_t up, const void *self) {
     return (uint32_t)(h >> 32) ^ up * 0x85ebca6bu;
 }
 
-static inline struct node *node_find(const struct node *up, const void *self) {
-    uint32_t from = up ? up->serial : 0;
+/* weak: the module itself, or None for the node of a module that is gone, whose address this one has now. */
+static inline struct node *node_of(uint32_t up, const void *self, const void *weak) {
     if (!node_table)
         return NULL;
-    for (uint32_t i = node_hash(from, self) & node_mask;; i = (i + 1) & node_mask) {
+    for (uint32_t i = node_hash(up, self) & node_mask;; i = (i + 1) & node_mask) {
         struct node *n = node_table[i];
-        if (!n)
-            return NULL;
-        if (n->self == self && n->up == from && capi_weak(n->weak) == self)
+        if (!n || (n->self == self && n->up == up && capi_weak(n->weak) == weak))
             return n;
     }
+}
+
+static inline struct node *node_find(const struct node *up, const void *self) {
+    return node_of(up ? up->serial : 0, self, self);
 }
 
 struct node *node_make(struct torch_thread *l, struct node *up, void *self);

@@ -63,10 +63,6 @@ __attribute__((constructor)) static void prepare(void) {
     pthread_key_create(&key, thread_ends);
 }
 
-static int grab(struct torch_thread *l) {
-    return sys_swap(&l->taken, 0, 1) == 0;
-}
-
 /* The i-th of these structs, made if there is none yet; NULL: no memory. */
 static struct torch_thread *make(unsigned i) {
     struct torch_thread *l = torch_thread_at(i), *other;
@@ -86,14 +82,15 @@ static struct torch_thread *take(void) {
     struct torch_thread *l;
     unsigned n = 0;
     for (; (l = torch_thread_at(n)); n++)
-        if (__atomic_load_n(&l->owned, __ATOMIC_RELAXED) != generation && grab(l))
+        if (__atomic_load_n(&l->owned, __ATOMIC_RELAXED) != generation &&
+            !sys_swap(&l->taken, 0, 1))
             return l;
     from = n >= KEPT ? __atomic_fetch_add(&turn, 1, __ATOMIC_RELAXED) : 0;
     for (unsigned i = 0; n >= KEPT && i < n; i++)
-        if (grab(threads[(from + i) % n]))
+        if (!sys_swap(&threads[(from + i) % n]->taken, 0, 1))
             return threads[(from + i) % n];
     for (; n < TORCH_THREADS && (l = make(n)); n++)
-        if (grab(l))
+        if (!sys_swap(&l->taken, 0, 1))
             return l;
     return NULL;
 }

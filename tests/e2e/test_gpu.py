@@ -3,6 +3,7 @@
 check what is said if there is no NVML. They do not run the real NVML."""
 import os
 import shutil
+import subprocess
 
 import pytest
 from agent_helpers import agent
@@ -118,3 +119,26 @@ ctypes.CDLL(None).pthread_exit(None)
     run([build.tool("probing"), "-t", str(program.pid), "stop"])
     (agent.tmp / "stopped").touch()
     assert program.wait(240) == 0
+
+
+FORKS = """
+import ctypes, os, sys, time
+while not os.path.exists(sys.argv[2]): time.sleep(0.01)
+child = os.fork()
+if not child: ctypes.CDLL(sys.argv[1])
+while not os.path.exists(sys.argv[3]): time.sleep(0.01)
+if child: os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.limit(60)
+def test_a_child_that_uses_a_gpu(fake, agent, spawn, pythons):
+    """As a server's workers, whose parent has nothing to do with GPUs. Metrics of the parent were due before the fork."""
+    fork, end = agent.tmp / "fork", agent.tmp / "end"
+    program = spawn([pythons[0].path, agent.script(FORKS), str(fake / "libcuda.so.1"), str(fork), str(end)],
+                    env=agent.env(LD_LIBRARY_PATH=str(fake), PROBING_METRICS=".1"), stderr=subprocess.PIPE, universal_newlines=True)
+    agent.wait_for(agent.trace, "memory", 2, program)
+    fork.touch()
+    agent.wait_for(agent.tmp / "*.zst.d" / "*.zst", "gpu", 1, program)
+    end.touch()
+    assert program.wait(60) == 0
