@@ -234,6 +234,18 @@ static void ends_before(struct reader *r, const struct reader_block *next, uint6
     r->tail = r->end - lost;
 }
 
+/* Blocks that were loaded before the trace's end was known were allowed what the rest of the file allows. If that is more than the trace's own
+ * length does, they are to be loaded again. */
+static void limit_again(struct reader *r) {
+    if (reader_allow(r, 0))
+        return;
+    r->items = 0;
+    memset(r->lost, 0, sizeof r->lost);
+    for (size_t i = 0; i < r->nblocks; i++)
+        if (r->blocks[i].state == READER_GOOD)
+            r->blocks[i].state = READER_UNREAD;
+}
+
 int reader_index(struct reader *r) {
     struct reader_data d = {0};
     /* upto: where the block begins that is the first after bytes that are none; lost: where these begin, if the block before them is good */
@@ -288,6 +300,7 @@ int reader_index(struct reader *r) {
     }
     r->src.walks = 0;
     reader_data_free(&d);
+    limit_again(r);
     if (r->nblocks)
         r->first = r->blocks[0];
     return err < 0 ? err : 0;

@@ -111,7 +111,7 @@ int reader_frame(struct reader *r, uint64_t off, size_t avail, struct reader_dat
 int reader_allow(struct reader *r, uint64_t n) {
     uint64_t most = READER_ITEMS + READER_ITEMS_A_BYTE * (r->end - r->begin);
 
-    if (n > most - r->items)
+    if (r->items > most || n > most - r->items)
         return 0;
     r->items += n;
     return 1;

@@ -287,6 +287,36 @@ static void many_rows(void **state) {
     assert_small();
 }
 
+/* The same in a small trace that is joined to a large one, with junk after each block, so that blocks are loaded before it is known where the
+ * trace ends. */
+static void many_rows_joined(void **state) {
+    const uint32_t blocks = 6, each = 300000;
+    struct bytes noise = {0};
+    uint64_t x = 1;
+
+    (void)state;
+    begin();
+    for (uint32_t k = 1; k <= blocks; k++) {
+        for (uint32_t i = 0; i < each; i++)
+            add(&rows, &(uint8_t[]){TRACE_sample, 0}, 2);
+        put_block(TRACE_KIND_DATA, k);
+        add(&made, "junk", 4);
+    }
+    size_t first = made.n;
+    put_varint(&noise, 200000);
+    for (int i = 0; i < 200000; i++)
+        add(&noise, &(uint8_t){(uint8_t)((x = x * 6364136223846793005u + 1) >> 56)}, 1);
+    put_row(TRACE_schema, NULL, 0, &noise);
+    put_block(TRACE_KIND_META, 0);
+    free(noise.p);
+    assert_true(each * blocks > 3 * (READER_ITEMS + READER_ITEMS_A_BYTE * first) &&
+                made.n > 50 * first);
+    assert_true(number("SELECT count(*) FROM samples") <=
+                (long long)(READER_ITEMS + READER_ITEMS_A_BYTE * first));
+    assert_true(result.traces == 2 && result.damaged == 1);
+    assert_true(number("SELECT count FROM lost WHERE reason = 'excess_blocks'") >= blocks - 2);
+}
+
 /* A stack of the greatest possible depth, used at very many places. */
 static void deep_stack(void **state) {
     struct bytes list = {0};
@@ -429,10 +459,11 @@ static void search_stopped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joined),      cmocka_unit_test(wrong_hints),
-        cmocka_unit_test(many_rows),   cmocka_unit_test(deep_stack),
-        cmocka_unit_test(many_events), cmocka_unit_test(long_text),
-        cmocka_unit_test(plain_files), cmocka_unit_test(search_stopped),
+        cmocka_unit_test(joined),         cmocka_unit_test(wrong_hints),
+        cmocka_unit_test(many_rows),      cmocka_unit_test(many_rows_joined),
+        cmocka_unit_test(deep_stack),     cmocka_unit_test(many_events),
+        cmocka_unit_test(long_text),      cmocka_unit_test(plain_files),
+        cmocka_unit_test(search_stopped),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
