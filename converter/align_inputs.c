@@ -21,14 +21,20 @@ struct part {
 
 /* Converts the requested time to the trace's CLOCK_MONOTONIC, as far as the trace's own clock tells. */
 static void part_of(const struct part *p, const struct trace_of *t, uint64_t *lo, uint64_t *hi) {
-    int64_t ahead = t->start_utc - (int64_t)t->start, from, to;
+    int64_t behind = (int64_t)(t->start - (uint64_t)t->start_utc), from, to;
 
     *lo = 0;
     *hi = UINT64_MAX;
-    if (p && p->since->from && (from = when_utc(p->since, p->first, p->last) - ahead - AROUND) > 0)
-        *lo = (uint64_t)from;
-    if (p && p->until->from && (to = when_utc(p->until, p->first, p->last) - ahead + AROUND) > 0)
-        *hi = (uint64_t)to;
+    if (!p)
+        return;
+    if (p->since->from) {
+        from = when_add(when_add(when_utc(p->since, p->first, p->last), behind), -AROUND);
+        *lo = from > 0 ? (uint64_t)from : 0;
+    }
+    if (p->until->from) {
+        to = when_add(when_add(when_utc(p->until, p->first, p->last), behind), AROUND);
+        *hi = to > 0 ? (uint64_t)to : UINT64_MAX;
+    }
 }
 
 /* First pass over the traces of a file: reads their processes, keeps what opening the file found out, and closes it. Returns 0 or -ENOMEM. */

@@ -13,6 +13,8 @@ static void take_part(struct prepared *p, const struct prepare_plan *plan, struc
     s->types = plan->types ? plan->types : plan->need;
     s->lo = plan->since == INT64_MIN ? 0 : clock_mono(clock, plan->since);
     s->hi = plan->until == INT64_MAX ? UINT64_MAX : clock_mono(clock, plan->until);
+    s->hi +=
+        !s->hi; /* 0 would mean everything, but a time before the machine was started means nothing */
     if (types >> TRACE_trigger & 1) /* their stacks are samples */
         types |= 1ull << TRACE_sample;
     types |= 1ull << TRACE_symbol; /* names of addresses, whenever they were recorded */

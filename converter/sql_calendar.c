@@ -10,9 +10,11 @@
 #include "interval.h"
 #include "sql_casts.h"
 
-#define ONE_DAY   86400
-#define Y2000     946684800.0 /* Saturday, 2000-01-01 */
-#define MONDAY    (Y2000 + 2.0 * ONE_DAY)
+#define ONE_DAY 86400
+#define Y2000   946684800.0 /* Saturday, 2000-01-01 */
+#define MONDAY  (Y2000 + 2.0 * ONE_DAY)
+#define MONTHS_MOST                                                                                \
+    1e6 /* what is added to a time, so that years stay numbers that struct tm can hold */
 #define PER_MONTH 0 /* in place of the seconds of a part that is counted in months */
 
 static struct tm split(double t) {
@@ -59,7 +61,8 @@ static int length_of(sqlite3_context *ctx, sqlite3_value *v, double *months, dou
     if (sqlite3_value_numeric_type(v) != SQLITE_TEXT)
         return 1;
     text = (const char *)sqlite3_value_text(v);
-    if (text && interval_split(text, strlen(text), months, seconds) == 0 && fabs(*months) < 1e6)
+    if (text && interval_split(text, strlen(text), months, seconds) == 0 &&
+        fabs(*months) < MONTHS_MOST)
         return 1;
     sqlite3_result_error(ctx, "no interval (such as '5 minutes', '1 hour 30 min')", -1);
     return 0;
@@ -73,6 +76,10 @@ static void date_add(sqlite3_context *ctx, int n, sqlite3_value **v) {
         sign = sqlite3_value_double(v[2]);
     if (!sql_casts_time(ctx, v[0], &t) || !length_of(ctx, v[1], &months, &seconds))
         return;
+    if (!(fabs(sign * months) < MONTHS_MOST)) {
+        sqlite3_result_error(ctx, "date_add: this is longer than all time that there is", -1);
+        return;
+    }
     t = months != 0 ? add_months(t, (int64_t)(sign * months)) : t;
     sqlite3_result_double(ctx, t + sign * seconds);
 }

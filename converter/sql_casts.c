@@ -14,8 +14,6 @@
 #define ONE_DAY 86400
 
 int sql_casts_time(sqlite3_context *ctx, sqlite3_value *v, double *out) {
-    struct when w;
-
     switch (sqlite3_value_type(v)) {
     case SQLITE_INTEGER:
     case SQLITE_FLOAT:
@@ -26,10 +24,8 @@ int sql_casts_time(sqlite3_context *ctx, sqlite3_value *v, double *out) {
                              -1);
         return 0;
     case SQLITE_TEXT:
-        if (when_parse((const char *)sqlite3_value_text(v), &w) == 0 && w.from == WHEN_UTC) {
-            *out = (double)(w.ns / 1000000000) + (double)(w.ns % 1000000000) / 1e9;
+        if (when_text((const char *)sqlite3_value_text(v), out) == 0)
             return 1;
-        }
         sqlite3_result_error(
             ctx, "no timestamp: seconds since the epoch, or 'YYYY-MM-DD HH:MM:SS' in UTC", -1);
         return 0;
@@ -155,13 +151,13 @@ static void cast_number(sqlite3_context *ctx, int n, sqlite3_value **v) {
 }
 
 static void try_timestamp(sqlite3_context *ctx, int n, sqlite3_value **v) {
-    struct when w;
+    double t;
 
     (void)n;
     if (sqlite3_value_type(v[0]) != SQLITE_TEXT)
         sqlite3_result_value(ctx, v[0]);
-    else if (when_parse((const char *)sqlite3_value_text(v[0]), &w) == 0 && w.from == WHEN_UTC)
-        sqlite3_result_double(ctx, (double)w.ns / 1e9);
+    else if (when_text((const char *)sqlite3_value_text(v[0]), &t) == 0)
+        sqlite3_result_double(ctx, t);
 }
 
 static void round_to(sqlite3_context *ctx, int n, sqlite3_value **v) {

@@ -65,47 +65,78 @@ static int zone(const char *p, int64_t *seconds) {
     return 0;
 }
 
-static int calendar(const char *text, int64_t *ns) {
+/* Parses a date, with or without a time of day: whole seconds since the epoch, and *part nanoseconds more. */
+static int calendar(const char *text, int64_t *seconds, int64_t *part) {
     struct tm tm = {0};
     const char *p = strptime(text, "%Y-%m-%d", &tm);
-    int64_t part = 0, off;
+    int64_t off;
 
+    *part = 0;
     if (!p)
         return -EINVAL;
     if (*p == 'T' || (*p == ' ' && isdigit((unsigned char)p[1]))) {
         const char *q = strptime(p + 1, "%H:%M:%S", &tm);
         p = q ? q : strptime(p + 1, "%H:%M", &tm);
         if (p && q && *p == '.')
-            p = fraction(p + 1, &part);
+            p = fraction(p + 1, part);
     }
     if (!p || zone(p, &off) != 0)
         return -EINVAL;
     int day = tm.tm_mday;
-    *ns = ((int64_t)timegm(&tm) - off) * SECOND + part;
+    *seconds = (int64_t)timegm(&tm) - off;
     return tm.tm_mday == day ? 0 : -EINVAL; /* the 30th of February */
 }
 
-int when_parse(const char *text, struct when *w) {
+/* Parses an absolute time, in the same way. */
+static int absolute(const char *text, int64_t *seconds, int64_t *part) {
     char *end;
+
+    if (calendar(text, seconds, part) == 0)
+        return 0;
+    *seconds = strtoll(text, &end, 10);
+    if (end == text || *seconds < 0 || *seconds > INT64_MAX / SECOND - 1)
+        return -EINVAL;
+    *part = 0;
+    const char *p = *end == '.' ? fraction(end + 1, part) : end;
+    return *p ? -EINVAL : 0;
+}
+
+int64_t when_add(int64_t a, int64_t b) {
+    int64_t c;
+
+    return !__builtin_add_overflow(a, b, &c) ? c : a < 0 ? INT64_MIN : INT64_MAX;
+}
+
+int when_parse(const char *text, struct when *w) {
+    int64_t seconds, part;
 
     if (*text == '+' || *text == '-') {
         w->from = *text == '+' ? WHEN_AFTER_FIRST : WHEN_BEFORE_LAST;
         return when_duration(text + 1, &w->ns);
     }
     w->from = WHEN_UTC;
-    if (calendar(text, &w->ns) == 0)
-        return 0;
-    long long seconds = strtoll(text, &end, 10);
-    if (end == text || seconds < 0 || seconds > INT64_MAX / SECOND - 1)
+    if (absolute(text, &seconds, &part) != 0)
         return -EINVAL;
-    int64_t part = 0;
-    const char *p = *end == '.' ? fraction(end + 1, &part) : end;
-    w->ns = seconds * SECOND + part;
-    return *p ? -EINVAL : 0;
+    /* nanoseconds go from 1677 to 2262: a year before or after stands for the beginning or end of all time */
+    if (__builtin_mul_overflow(seconds, SECOND, &w->ns))
+        w->ns = seconds < 0 ? INT64_MIN : INT64_MAX;
+    w->ns = when_add(w->ns, part);
+    return 0;
+}
+
+int when_text(const char *text, double *out) {
+    int64_t seconds, part;
+
+    if (absolute(text, &seconds, &part) != 0)
+        return -EINVAL;
+    *out = (double)seconds + (double)part / 1e9;
+    return 0;
 }
 
 int64_t when_utc(const struct when *w, int64_t first, int64_t last) {
-    return w->from == WHEN_UTC ? w->ns : w->from == WHEN_AFTER_FIRST ? first + w->ns : last - w->ns;
+    return w->from == WHEN_UTC           ? w->ns
+           : w->from == WHEN_AFTER_FIRST ? when_add(first, w->ns)
+                                         : when_add(last, -w->ns);
 }
 
 #define BIT(type) (1ull << TRACE_##type)

@@ -22,12 +22,16 @@ struct when {
     int64_t ns;
 };
 
-/* Returns 0 or -EINVAL. */
+/* Returns 0 or -EINVAL. A time that nanoseconds since 1970 cannot hold (before 1677, after 2262) becomes the first or last one that they can. */
 int when_parse(const char *text, struct when *w);
+/* Parses an absolute time of any year from 0 to 9999: seconds since the epoch. Returns 0 or -EINVAL. */
+int when_text(const char *text, double *seconds);
 /* Parses a duration alone, ns >= 0. Returns 0 or -EINVAL. */
 int when_duration(const char *text, int64_t *ns);
 /* Returns the time in ns UTC. first, last: of all records, ns UTC. w->from must not be WHEN_NOT. */
 int64_t when_utc(const struct when *w, int64_t first, int64_t last);
+/* Returns a + b, or the nearest number that an int64_t can hold. */
+int64_t when_add(int64_t a, int64_t b);
 /* Returns 1 when the columns with that name in the views are times (seconds since 1970). */
 int when_is_column(const char *name);
 /* Converts such a time to nanoseconds. Returns -EDOM for a NaN and for one that does not fit. */

@@ -62,6 +62,21 @@ def test_part_of_the_time(job, sql):
     assert all(v[0] == 0 for v in spans(sql, db).values())
 
 
+@pytest.mark.parametrize("words", ["--to 1990-01-01", "--to 0001-01-01", "--from 2300-01-01", "--from 9999-12-31", "--from +100000d", "--to -100000d"])
+def test_a_time_long_before_or_after(job, sql, words):
+    """Before the machine was started, and before or after what nanoseconds since 1970 can count."""
+    db, said = job(*words.split())
+    assert "nothing lies in the time that was asked for" in said
+    assert all(v[0] == 0 for v in spans(sql, db).values())
+
+
+@pytest.mark.parametrize("words", ["--from 0001-01-01", "--to 2300-01-01", "--to 9999-12-31", "--last 100000d", "--to +100000d", "--from 1969-12-31 --to 9999-12-31T23:59:59Z"])
+def test_a_time_that_has_all(job, sql, words):
+    whole = spans(sql, job()[0])
+    db, said = job(*words.split())
+    assert "nothing lies" not in said and spans(sql, db) == whole
+
+
 def test_of_the_clock_what_lies_there(fleet, build, run, sql, tmp_path):  # noqa: F811
     """Hours of many ranks have a hundred thousand clock anchors. Only those of the part are read, and its times are still those of the
     whole. One node's clock is set in the middle of it."""

@@ -18,6 +18,9 @@ TYPES = (
     ("rank::bool", [0, 1, 1, 1]), ("'true'::boolean + 'no'::bool", 1), ("(rank / 3.0)::decimal(10, 2)", [0, 0.33, 0.67, 1]), ("CAST(2.5 AS NUMERIC(3))", 3), ("rank::string || 'x'", ["0x", "1x", "2x", "3x"]),
     ("rank::double precision / 2", [0, 0.5, 1, 1.5]), ("TRY_CAST(name AS int)", [None, 12, None, None]), ("TRY_CAST(1.5 AS text)", "1.5"), ("'{\"a\": 1}'::json -> 'a'", "1"),
     ("round(1234.5, -2)", 1200), ("round(1234.56, 1)", 1234.6), ("$$it's$$", "it's"), ("rand() < 1", 1), ("random() * 2 < 2", 1), ("random() < 1.5 AND random() >= 0.0", 1), ("typeof(random())", "integer"),
+    # what stands for "always" and "never"
+    ("timestamp < '9999-12-31'", [1, 1, 1, None]), ("timestamp BETWEEN '0001-01-01' AND '9999-12-31'", [1, 1, 1, None]), ("date_part('year', '9999-12-31')", 9999), ("date_part('year', DATE '0001-01-01')", 1),
+    ("to_timestamp('9999-12-31')", 253402214400), ("TRY_CAST('2300-01-01 00:00:00.5' AS timestamp)", 10413792000.5),
     ("(SELECT array_agg(rank)[2] FROM t)", 1), ("(SELECT array_agg(rank)[-1] FROM t)", 3), ("'a::uuid [1]'", "a::uuid [1]"), ("x [b]", [1769860800, 1769886000.5, 1769911200.25, None]),
 )
 
@@ -38,7 +41,8 @@ def test_types_of_other_engines(build, run, tmp_path):
         assert len(ask(build, run, db, where)[0]) == n, where
     for wrong, says in (("SELECT rank::uuid FROM t", "no type uuid to cast to: int, double"), ("SELECT CAST(rank AS foo) FROM t", "no type foo"), ("SELECT 'maybe'::bool", "no truth value"),
                         ("SELECT * FROM t WHERE rank = ?", "parameter ? has no value"), ("SELECT * FROM t WHERE rank = :r", "parameter :r has no value"), ("SELECT timestamp + 'x' FROM t", "no length of time: 'x'"),
-                        ("SELECT * FROM t WHERE rank IN [1, 2]", "no lists: [1, 2]"), ("SELECT TRY_CAST(name AS json) FROM t", "TRY_CAST is for numbers, texts, truth values")):
+                        ("SELECT * FROM t WHERE rank IN [1, 2]", "no lists: [1, 2]"), ("SELECT TRY_CAST(name AS json) FROM t", "TRY_CAST is for numbers, texts, truth values"),
+                        ("SELECT date_add(0, '1 month', 1e300)", "longer than all time")):
         assert says in ask(build, run, db, wrong, code=3)[1], wrong
 
 
