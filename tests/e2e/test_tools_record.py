@@ -507,6 +507,15 @@ def test_into_a_directory_twice(build, run, tmp_path):
         assert len(traces(tmp_path / "runs")) == n
 
 
+def test_a_fifo_among_the_traces(build, run, tmp_path):
+    """Opening it would wait for ever, with the program long ended."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    os.mkfifo(str(runs / "a.zst"))
+    done = run([build.tool("probing-record"), "-o", runs, PY, script(tmp_path, SPIN), "0.2"])
+    assert "1 process," in done.stderr and len(traces(runs)) == 2
+
+
 def test_a_shell_script_s_python_becomes_the_file(build, run, convert, sql, tmp_path):
     path = script(tmp_path, "#!/bin/sh\ntrue\n%s %s 0.3\nexit 6\n" % (PY, script(tmp_path, SPIN)), "train.sh")
     path.chmod(0o755)
