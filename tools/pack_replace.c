@@ -154,6 +154,25 @@ static int write_all(struct replacing *r, struct file *f, int fd) {
     return rc;
 }
 
+/* Gives the new file to the owner of the old ones, and lets those read it who could read all of these. Returns 0 or -errno. */
+static int take_over(int fd, const struct file *f) {
+    struct stat st;
+    mode_t mode = 0666;
+
+    for (const struct file *o = f; o; o = o->next)
+        mode &= o->st.st_mode;
+    if (geteuid() == 0 && fchown(fd, f->st.st_uid, f->st.st_gid) < 0)
+        return -errno;
+    if (geteuid() != 0 && fchown(fd, (uid_t)-1, f->st.st_gid) < 0 && errno != EPERM)
+        return -errno;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    /* with another owner or group, the same permissions would be for other people */
+    if (st.st_uid == f->st.st_uid && st.st_gid == f->st.st_gid && fchmod(fd, mode | 0600) < 0)
+        return -errno;
+    return 0;
+}
+
 /* Replaces one file by its packed traces, or the files of a process's list by one: f is the first of the list, so began last. */
 static int replace(struct replacing *r, struct file *f) {
     uint64_t out = r->all->bytes_out;
@@ -170,8 +189,8 @@ static int replace(struct replacing *r, struct file *f) {
         rc = write_all(r, f, fd);
     for (struct file *o = f; o && !rc; o = o->next)
         rc = is_same(o) ? 0 : -EBUSY;
-    if (!rc && geteuid() == 0 && fchown(fd, f->st.st_uid, f->st.st_gid) < 0)
-        rc = -errno;
+    if (!rc)
+        rc = take_over(fd, f);
     if (fd >= 0)
         rc = pack_file_done(fd, rc, temporary, f->in->path, 1);
     for (struct file *o = f->next; o && !rc; o = o->next) {

@@ -278,6 +278,19 @@ def test_replace(recorded, pack, convert, tmp_path):
     assert not list(tmp_path.glob(".probing-pack*")) and not list(tmp_path.glob("*.d/.probing-pack*"))
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a file away")
+def test_replace_keeps_who_may_read_it(recorded, pack, tmp_path):
+    """A trace that was opened to others stays so, and one that root packs stays its owner's."""
+    for n, mode in enumerate((0o644, 0o640, 0o400)):
+        one = tmp_path / ("mode%d.zst" % n)
+        one.write_bytes(recorded.read_bytes())
+        os.chmod(str(one), mode)
+        os.chown(str(one), 54321, 54322)
+        pack("--replace", one)
+        now = os.stat(str(one))
+        assert (now.st_mode & 0o777, now.st_uid, now.st_gid) == (mode | 0o600, 54321, 54322)
+
+
 def test_damaged(recorded, pack, convert, sql, tmp_path):
     """What is good is packed; the packed trace says what is missing, as the original does."""
     data = bytearray(recorded.read_bytes())
