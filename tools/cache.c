@@ -195,8 +195,7 @@ int cache_live(char *const *paths, int n, uint64_t need, struct cache_name *name
                   : run_recording(paths[i], of, &size);
         if (err)
             break;
-        if ((last = strrchr(
-                 of, ' '))) /* keep the process: the time after it differs for each segment */
+        if ((last = strrchr(of, '/'))) /* the time after the process differs for each segment */
             *last = 0;
         which = mix(which, real, strlen(real) + 1);
         which = mix(which, paths[i], strlen(paths[i]) + 1);

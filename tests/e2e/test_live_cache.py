@@ -37,6 +37,40 @@ def test_what_came_since_is_added_to_the_database_of_the_question_before(build, 
     assert int(run([probing, target, "query", "--no-cache", "--csv", "SELECT sum(count) AS n FROM samples"]).stdout.split()[1]) > count
 
 
+SEGMENTS = """
+import threading, time
+exec("\\n".join("def f%d(n):\\n    return f%d(n - 1) if n else time.sleep(0.001)" % (i, (i * 7 + 3) % 1000) for i in range(1000)))
+def work():
+    for i in range(10 ** 9):
+        globals()["f%d" % (i % 1000)](10 + i % 13)
+threading.Thread(target=work, name="second", daemon=True).start()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_recording_that_goes_on_in_a_new_file(build, run, spawn, cache, tmp_path, monkeypatch):
+    """The database is the process's, not the file's: what the new file holds is added to it, and the old files are not read anew."""
+    monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
+    (tmp_path / "s.py").write_text(SEGMENTS)
+    recorder = spawn([build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "s.py"], ready="ready")
+    pid = int(subprocess.check_output(["pgrep", "-P", str(recorder.pid)]).split()[0])
+    segments = lambda: len(list(tmp_path.glob("t.zst.d/*.zst")))  # noqa: E731
+    sums = "SELECT sum(count), count(*), count(DISTINCT stack_id) FROM samples WHERE (SELECT count(*) FROM loss) >= 0"
+    ask = lambda *how: run([build.tool("probing"), pid, "query", "--csv", *how, sums]).stdout.split()[1]  # noqa: E731
+    wait_until(lambda: ask() and segments())
+    ask()
+    inode, n = os.stat(str(kept(cache))).st_ino, segments()
+    wait_until(lambda: segments() > n)
+    ask()
+    assert os.stat(str(kept(cache))).st_ino == inode
+    stop(pid)
+    ask()
+    kept(cache)
+    assert ask() == ask("--no-cache") and os.stat(str(kept(cache))).st_ino == inode
+    os.kill(pid, signal.SIGKILL)
+
+
 LEARNS = """
 import time, probing
 def train(loss):
