@@ -314,6 +314,18 @@ def test_traces_by_rest(machine, serve_database, tmp_path):
     assert page[0] == 200 and b"<!-- probing-report -->" in page[2][:500] and page[1]["content-type"].startswith("text/html")
 
 
+def test_traces_by_rest_of_a_relative_name(build, spawn, tmp_path):
+    """`probing serve t.zst`: the server's folder is the one that the name belongs to."""
+    subprocess.check_call([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-c", "print(1)"], stdout=subprocess.DEVNULL)
+    (tmp_path / "link").symlink_to("t.zst")
+    for name in ("t.zst", "link", "../%s/t.zst" % tmp_path.name):
+        process = spawn([build.tool("probing"), "serve", "-l", "127.0.0.1:0", name], env=dict(os.environ, PROBING_TOKEN=TOKEN), cwd=str(tmp_path))
+        server = Server(process, process.stdout.readline().decode())
+        [trace] = json.loads(server.ask("/api/v1/traces")[2])
+        status, _, body = server.ask("/api/v1/traces/" + trace["id"])
+        assert status == 200 and body == (tmp_path / "t.zst").read_bytes(), name
+
+
 @pytest.fixture
 def serve_database(build, spawn, tmp_path):
     subprocess.check_call([build.tool("probing-record"), "-q", "-o", tmp_path / "d.zst", sys.executable, "-c", "print(1)"], stdout=subprocess.DEVNULL)

@@ -160,7 +160,8 @@ static int close_part(struct file *file) {
 
     if (!file->ask.out)
         return 0;
-    fclose(file->ask.out);
+    if (fclose(file->ask.out) != 0 && rc == 0) /* NFS may say only now that the disk is full */
+        rc = -errno;
     file->ask.out = NULL;
     if (rc == 0 && file->ask.ok && rename(file->part, file->name) < 0)
         rc = -errno;

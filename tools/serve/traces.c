@@ -143,8 +143,10 @@ enum MHD_Result serve_trace(const struct request *r) {
     for (size_t i = 0; i < in.n && fd == -ENOENT; i++) {
         char id[40];
         id_of(&in.file[i], id);
-        if (strcmp(id, wanted) == 0)
-            fd = plain_file_open(in.file[i].path);
+        char *path = strcmp(id, wanted) == 0 ? realpath(in.file[i].path, NULL) : NULL;
+        if (path)
+            fd = plain_file_open(path);
+        free(path);
     }
     inputs_free(&in);
     if (fd < 0 || fstat(fd, &st) < 0) {
