@@ -410,10 +410,7 @@ static void add_exit_code(struct record_output *o) {
 static void add_symbols(struct record_output *o, const char *path, void *arg) {
     struct trace_count c;
 
-    int rc = trace_count(&c, path, 1);
-    if (rc == 0 && !c.session[0]) /* a segment begins with dictionaries, maybe many */
-        rc = trace_count(&c, path, COUNT_BUDGET);
-    if (rc == 0 && strcmp(c.session, o->session) == 0)
+    if (trace_count(&c, path, 1) == 0 && strcmp(c.session, o->session) == 0)
         complete_ended(arg, path);
 }
 

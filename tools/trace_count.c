@@ -2,7 +2,7 @@
 /*
  * HOW IT WORKS: every block has a hint frame in front that says how long it is and which record
  * types it holds. We step from hint to hint. Blocks are unpacked for their lost counters and the few record types
- * that we count; of a file above the budget only the first blocks are. Other frames (the seek table) are stepped over by their length.
+ * that we count; of a file above the budget only those are that say whose it is. Other frames (the seek table) are stepped over by their length.
  */
 #include "trace_count.h"
 
@@ -18,8 +18,9 @@
 #include "../traces/block.h"
 #include "../traces/plain_file.h"
 
-#define FIRST_BLOCKS 4 /* read whatever the budget is, because they hold process and settings */
-#define NO_VALUE     " had no value"
+/* Blocks with these are read whatever the budget is. In a segment they come after copies of the dictionaries. */
+#define WHOSE    (1ull << TRACE_process | 1ull << TRACE_config)
+#define NO_VALUE " had no value"
 
 struct scan {
     int fd;
@@ -132,7 +133,7 @@ static int count_block(struct scan *s, struct trace_count *c, const struct trace
 }
 
 /* Steps over a hint and its block, or over another frame. Returns 0, or -errno at damage. */
-static int step(struct scan *s, struct trace_count *c, unsigned *blocks) {
+static int step(struct scan *s, struct trace_count *c, uint64_t *blocks) {
     uint8_t head[TRACE_HINT_SIZE];
     struct trace_hint hint;
     uint32_t word[2];
@@ -153,7 +154,7 @@ static int step(struct scan *s, struct trace_count *c, unsigned *blocks) {
     s->off += TRACE_HINT_SIZE;
     if (hint.compressed > c->bytes - s->off)
         return -EBADMSG;
-    if (!c->headers_only || *blocks < FIRST_BLOCKS) {
+    if (!c->headers_only || hint.types & WHOSE) {
         if ((rc = count_block(s, c, &hint)) < 0)
             return rc;
     }
@@ -172,7 +173,7 @@ static int step(struct scan *s, struct trace_count *c, unsigned *blocks) {
 int trace_count(struct trace_count *out, const char *path, uint64_t budget) {
     struct scan s = {.fd = -1};
     struct stat st;
-    unsigned blocks = 0;
+    uint64_t blocks = 0;
     int rc = 0;
 
     memset(out, 0, sizeof *out);

@@ -34,7 +34,7 @@ struct trace_count {
 
 /*
  * Reads the whole file. A damaged or torn tail ends the reading (it sets `damaged` and returns 0). budget: when the file is larger than
- * this many bytes, only the hint frames and the first blocks are read (0: no limit). Returns 0; -errno when the file cannot be read;
+ * this many bytes, only the hint frames and the blocks with the process and its settings are read (0: no limit). Returns 0; -errno when the file cannot be read;
  * -EBADMSG when it is no trace.
  */
 int trace_count(struct trace_count *out, const char *path, uint64_t budget);

@@ -19,13 +19,14 @@
 #include "own_file.h"
 #include "proc.h"
 
-#define PATH         4096
-#define NAMES        1000
-#define FIRST_BLOCKS 4 /* the process record is in one of them */
-#define FIRST_RAW    (1u << 20)
-#define YOUNG_S      3
-#define WAIT_TRIES   100 /* times 20 ms */
-#define YOUNG_TRIES  25
+#define PATH  4096
+#define NAMES 1000
+#define FIRST_BLOCKS                                                                               \
+    65536 /* the process record is in one of them: in a segment it comes after copies of the dictionaries */
+#define FIRST_RAW   (1u << 20)
+#define YOUNG_S     3
+#define WAIT_TRIES  100 /* times 20 ms */
+#define YOUNG_TRIES 25
 
 /* ---- who we are ---- */
 
@@ -119,10 +120,10 @@ static void read_blocks(struct seen *s) {
             return;
         s->trace = 1;
         at += (off_t)sizeof head;
-        uint8_t *packed =
-            hint.compressed <= FIRST_RAW && hint.raw <= FIRST_RAW && hint.kind == TRACE_KIND_META
-                ? malloc(hint.compressed)
-                : NULL;
+        uint8_t *packed = hint.compressed <= FIRST_RAW && hint.raw <= FIRST_RAW &&
+                                  hint.kind == TRACE_KIND_META && hint.types >> TRACE_process & 1
+                              ? malloc(hint.compressed)
+                              : NULL;
         if (packed && pread(s->fd, packed, hint.compressed, at) == (ssize_t)hint.compressed)
             look_into(s, packed, &hint);
         free(packed);

@@ -4,9 +4,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
+from test_console import wait_until
 
 PY = "/usr/bin/python3"
 WORK = """
@@ -20,6 +22,16 @@ def work(seconds):  # of a processor, and until it is recorded
 if __name__ == "__main__":
     child = multiprocessing.Process(target=work, args=(0.4,))
     child.start(); work(0.4); child.join()
+"""
+SEGMENTS = """
+import os, sys, threading, time
+exec("\\n".join("def f%d(n):\\n    return f%d(n - 1) if n else time.sleep(0.001)" % (i, (i * 7 + 3) % 1000) for i in range(1000)))
+def work():
+    for i in range(10 ** 9):
+        globals()["f%d" % (i % 1000)](10 + i % 13)
+threading.Thread(target=work, name="second", daemon=True).start()
+print("up", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
 """
 START = {"record": "", "PROBING=1": "", "enable": "import probing; probing.enable(sample_rate=0.01)\n"}
 
@@ -152,3 +164,26 @@ def test_every_tool_tells_runs_apart(begin, build, run, spawn, sql, tmp_path):
         assert note in run([build.tool("probing-query")] + source + ["SELECT count(*) FROM samples"]).stderr
     assert note not in run([build.tool("probing-query"), tmp_path / "trace.zst", "SELECT count(*) FROM samples"]).stderr
     assert note not in run([build.tool("probing-query"), tmp_path / "both.db", "SELECT run, count(*) FROM trace GROUP BY run"]).stderr
+
+
+@pytest.mark.parametrize("first", ["there", "deleted"])
+def test_the_job_of_a_trace_in_segments(build, run, spawn, tmp_path, first):
+    """A trace that has gone on in a new file says whose it is only after copies of its dictionaries. A later process of the same job joins it all the
+    same, even if the first segment is deleted by then; one of another job has it make way."""
+    (tmp_path / "s.py").write_text(SEGMENTS)
+    trace, record = tmp_path / "t.zst", [build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst"]
+    env = dict(os.environ, PROBING_SEGMENT_SIZE="64K", SLURM_JOB_ID="77")
+    one = spawn(record + [sys.executable, tmp_path / "s.py", tmp_path / "end"], ready="up", env=env)
+    wait_until(lambda: list(tmp_path.glob("t.zst.d/*.1.zst")))
+    (tmp_path / "end").write_text("")
+    one.communicate(timeout=240)
+    inode = os.stat(str(trace)).st_ino
+    if first == "deleted":
+        for path in tmp_path.glob("t.zst.d/*"):
+            path.unlink()
+    before = len(list(tmp_path.glob("t.zst.d/*.zst")))
+    run(record + [sys.executable, "-c", "print(1)"], env=env)
+    assert os.stat(str(trace)).st_ino == inode and len(list(tmp_path.glob("t.zst.d/*.zst"))) == before + 1
+    assert not list(tmp_path.glob("*.old*"))
+    run(record + [sys.executable, "-c", "print(1)"], env=dict(env, SLURM_JOB_ID="78"))
+    assert os.stat(str(tmp_path / "t.zst.old")).st_ino == inode
