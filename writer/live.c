@@ -20,8 +20,6 @@
 static int usable_dir(const char *path) {
     struct statvfs fs;
     struct stat st;
-    if (path[0] != '/')
-        return -EINVAL;
     if (lstat(path, &st) < 0)
         return -errno;
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
@@ -56,11 +54,12 @@ static int unguessable_dir(const char *base, char *buf, size_t n) {
 int live_place(unsigned i, const char *own, char *buf, size_t n) {
     static const char *const base[] = {"/tmp", "/dev/shm", "/var/tmp"};
     const char *xdg = getenv("XDG_RUNTIME_DIR");
+    struct stat st;
     size_t len = n;
     buf[0] = 0;
     if (i == 0 && own && *own)
         len = (size_t)snprintf(buf, n, "%s", own);
-    else if (i == 1 && xdg && *xdg)
+    else if (i == 1 && xdg && stat(xdg, &st) == 0 && st.st_uid == geteuid()) /* su keeps it */
         len = (size_t)snprintf(buf, n, "%s/probing", xdg);
     else if (i > 1 && i % 2 == 0)
         len = (size_t)snprintf(buf, n, "%s/probing-%u", base[i / 2 - 1], (unsigned)geteuid());

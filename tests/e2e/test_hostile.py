@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Live files that another user has planted, or that their owner changes and truncates while a tool of root's reads them."""
+import json
 import os
 import shutil
 import sys
 
 import conftest
 import pytest
+from test_console import wait_until
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about whom root trusts")
 
@@ -106,3 +108,18 @@ def test_our_own_live_file_cut_while_it_is_listed(build, run, planted, tmp_path)
         assert done.returncode in (0, 1), done
         done = run([build.tool("probing"), "-t", pid, "status"], check=None)
         assert done.returncode in (0, 1, 3), done
+
+
+@root
+def test_another_users_runtime_directory(build, run, spawn, tmp_path, monkeypatch):
+    """su and sudo -E keep XDG_RUNTIME_DIR. What root made in it would lie in the other's way, and root's other sessions would not find it."""
+    monkeypatch.delenv("PROBING_RUN_DIR", raising=False)
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    os.chown(str(other), 54321, 54321)
+    recorder = spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-c", "import time\nprint('up', flush=True)\ntime.sleep(600)"],
+                     ready="up", env=dict(os.environ, XDG_RUNTIME_DIR=str(other)))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    wait_until(lambda: str(tmp_path / "t.zst") in [p["trace"] for p in json.loads(run([build.tool("probing"), "list", "--json"], check=None).stdout)])
+    assert list(other.iterdir()) == []
+    recorder.kill()
