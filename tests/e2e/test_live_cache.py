@@ -49,7 +49,7 @@ time.sleep(600)
 """
 
 
-def test_a_recording_that_goes_on_in_a_new_file(build, run, spawn, cache, tmp_path, monkeypatch):
+def test_a_recording_that_goes_on_in_a_new_file(build, run, spawn, cache, sql, tmp_path, monkeypatch):
     """The database is the process's, not the file's: what the new file holds is added to it, and the old files are not read anew."""
     monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
     (tmp_path / "s.py").write_text(SEGMENTS)
@@ -62,8 +62,10 @@ def test_a_recording_that_goes_on_in_a_new_file(build, run, spawn, cache, tmp_pa
     ask()
     inode, n = os.stat(str(kept(cache))).st_ino, segments()
     wait_until(lambda: segments() > n)
+    ask()  # if it comes before the new file says whose it is, it is answered without the database, and has that written
+    kept(cache)
     ask()
-    assert os.stat(str(kept(cache))).st_ino == inode
+    assert os.stat(str(kept(cache))).st_ino == inode and sql(kept(cache), "SELECT count(*) FROM trace_file")[0][0] > n + 1
     stop(pid)
     ask()
     kept(cache)

@@ -219,6 +219,14 @@ def test_time_includes_what_is_read(serve, build, spawn, tmp_path):
     assert status == 200 and json.loads(body)[0]["n"] == 1
 
 
+def test_a_temporary_database_is_not_opened_by_its_name(serve, database):
+    """Without a cache the traces are converted into a file whose name is removed at once, and others may make a file of that name."""
+    server = serve(database.parent / "t.zst", PROBING_CACHE_DIR="")
+    assert server.query("SELECT count(*) AS n FROM trace")[0] == 200
+    server.process.terminate()
+    assert server.process.communicate(timeout=240)[1] == b""
+
+
 def test_clients_that_take_no_answer(serve, database):
     """More clients than there are connections to the database ask for rows and never read them: others are answered after the timeout."""
     server = serve("--timeout", "3", database)  # two seconds more than needed, so that an answer has begun even on a busy machine

@@ -66,8 +66,11 @@ int serve_sql_open(void) {
         return code;
     add_connection(db);
     sqlite3_hard_heap_limit64(HEAP);
+    /* A temporary database has one connection: its name is removed, and what has that name by now may be anybody's. */
     const char *file = sqlite3_db_filename(db, "main");
-    if (!file || !*file) /* a temporary database has one connection */
+    int moved = 1;
+    if (!file || !*file ||
+        sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || moved)
         return code;
     char *path[] = {strdup(file)};
     while (path[0] && pool.n < POOL && more == TOOL_OK) {
