@@ -489,6 +489,23 @@ def test_spark_counts_a_copy_once(engine, build, fleet, run, sql, tmp_path):
     assert sorted({os.path.basename(f) for f, line in problems if "counted once" in line}) == ["earlier.zst", files[0].name, "z joined.zst"]
 
 
+def test_spark_takes_the_files_of_a_folder_that_a_conversion_takes(engine, tmp_path):
+    """Not hidden ones, and not those that earlier runs have left."""
+    place = tmp_path / "in"
+    taken = {"a.zst": "basic", "below/c.zst": "killed", "f.zst.d/f.zst": "complete", "od\nd/g.zst": "epochs"}
+    for name in list(taken) + [".b.zst", ".hidden/d.zst", "t.zst.old.d/e.zst"]:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(str(GOLDEN / (taken.get(name, "basic") + ".zst")), str(place / name))
+    (place / "h.zst").mkdir()
+    (place / "link").symlink_to(place / "below")
+    spark, conversion = json.loads(engine("""
+import json, probing, probing.spark as p
+t = probing.open(%r, alone=True)
+print(json.dumps([p.files_of(%r), sorted(set(r[0] for r in t.table("traces").select("file").rows()))]))
+""" % (str(place), str(place)), "pyspark", "pyarrow", JAVA_HOME="/"))
+    assert spark == conversion == sorted(str(place / name) for name in taken)
+
+
 def test_spark_says_what_is_missing(engine, tmp_path):
     done = engine("import sys; sys.modules['pyspark'] = None\nimport probing.spark", check=None)
     assert done.returncode == 1 and "pip install 'probing[spark]'" in done.stderr

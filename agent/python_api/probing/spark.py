@@ -58,12 +58,26 @@ def files_of(path):
             raise FileNotFoundError(2, "no file matches", part)
         for name in names:
             if os.path.isdir(name):
-                found.update((p, 1) for p in sorted(glob.glob(os.path.join(glob.escape(name), "**", "*.zst"), recursive=True)))
+                found.update((p, 1) for p in traces_below(name))
             else:
                 found[name] = 1
     if not found:
         raise FileNotFoundError(2, "no trace (*.zst) there", path)
     return list(dict.fromkeys(os.path.abspath(p) for p in found))  # executors have folders of their own
+
+
+def traces_below(folder):
+    """Returns the same files of a directory as probing-convert takes (converter/inputs.h)."""
+    found = []
+
+    def unread(error):
+        sys.stderr.write("probing: %s: %s\n" % (export.in_utf8(error.filename), error.strerror))
+
+    for at, folders, names in os.walk(folder, onerror=unread):
+        folders[:] = [f for f in folders if not f.startswith(".") and ".zst.old" not in f]
+        paths = [os.path.join(at, n) for n in names if n.endswith(".zst") and len(n) > 4 and not n.startswith(".")]
+        found += filter(os.path.isfile, paths)
+    return sorted(found)
 
 
 def infos_of(traces):
