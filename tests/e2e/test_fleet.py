@@ -267,6 +267,17 @@ def test_who_is_at_fault_is_named(merged, build, run, sql, shape):
     assert re.search(r"rank 13 %s, and the call failed in \d+ of \d+ at .* \(RuntimeError: Connection closed by peer\)" % says, answer), answer
 
 
+@pytest.mark.slow
+@pytest.mark.limit(1800)
+def test_who_is_at_fault_is_named_among_a_thousand(merged, sql):
+    job = ("--ranks", 1000, "--nodes", 125, "--minutes", 0.1, "--offset", 1, "--drift", 50, "--jobs", 2)
+    db, _, _ = merged("hung", *job, "--hang", "333:4")
+    assert sql(db, "SELECT DISTINCT rank, state FROM hangs WHERE cause") == [(333, "never came")]
+    db, _, _ = merged("killed", *job, "--kill", "333:4")
+    assert sql(db, "SELECT rank, kind FROM failures WHERE nth = 1") == [(333, "killed")]
+    assert sql(db, "SELECT DISTINCT rank, state FROM hangs WHERE cause") == [(333, "dead")]
+
+
 def test_attempts_of_a_job_are_counted_apart(merged, sql):
     """torchrun --max-restarts: the numbers of collectives begin anew, so two calls of one number lie minutes apart. (Job and run are the
     same.)"""
