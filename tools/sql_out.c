@@ -194,15 +194,22 @@ static const char gives_number[] =
     " quantile approx_percentile_cont count_if approx_distinct floor ceil trunc sqrt mod ";
 
 void sql_out_open(struct sql_out *w, struct token name, size_t start) {
-    enum sql_kind in = w->level[w->depth].in;
-    int numbers = w->level[w->depth].in_number;
+    struct sql_level *l = &w->level[w->depth];
+    enum sql_kind in = name.kind == END ? l->in : SQL_PLAIN;
+    int numbers = name.kind == END && l->in_number;
 
     fputc('(', w->f);
-    w->level[w->depth].in = SQL_PLAIN;
-    w->level[w->depth].in_number = 0;
+    if (!l->is_list && name.kind == END) {
+        l->in = SQL_PLAIN;
+        l->in_number = 0;
+    }
     w->depth++;
-    w->level[w->depth] = (struct sql_level){
-        .name = name, .start = start, .inside = sql_out_end(w), .in = in, .in_number = numbers};
+    w->level[w->depth] = (struct sql_level){.name = name,
+                                            .start = start,
+                                            .inside = sql_out_end(w),
+                                            .in = in,
+                                            .in_number = numbers,
+                                            .is_list = in || numbers};
     w->time = SQL_PLAIN;
 }
 

@@ -32,6 +32,7 @@ struct sql_level {
     enum sql_kind in;         /* within IN (...): kind of the operand before IN */
     int number,
         in_number;        /* whether the operand before the comparison, or before IN, is a number */
+    int is_list;          /* 1 in the parentheses of that IN, or within them */
     enum sql_kind one_of; /* in coalesce(...) and the like: kind of the arguments so far */
     int numbers;          /* whether one of the arguments so far is a number */
     int arithmetic;       /* 1 after + - * / %: the result is a number, unless it is a time */

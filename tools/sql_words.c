@@ -176,7 +176,7 @@ int sql_words_put(struct sql_out *w, struct token t, struct token prev, struct t
     }
     if (sql_is_one_of(
             t,
-            " percentile_cont percentile_disc approx_percentile_cont quantile_cont quantile_disc ") &&
+            " mode percentile_cont percentile_disc approx_percentile_cont quantile_cont quantile_disc ") &&
         (err = within_group(w, t, last, why)) <= 0)
         return err;
     if (sql_is_one_of(t, " timestamp timestamptz datetime date time ") && open.kind == STRING &&
