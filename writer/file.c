@@ -9,20 +9,11 @@
 #include "sys.h"
 
 #define ANYBODY ((uid_t)-1)
-#define HIGH_FD 700 /* above the numbers that programs expect to get and close in loops */
 
 /* Takes the lock that keeps other runs from taking the file's name (traces/run.h). A run that checks the file holds the lock for an instant only. */
 static void hold(int fd) {
     for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK && i < 100; i++)
         sys_sleep(SYS_MS);
-}
-
-static int move_up(int fd) {
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
-    if (high < 0) /* the limit may be low: keep the number */
-        return fd;
-    close(fd);
-    return high;
 }
 
 static int is_ours(const struct tracefile *f, struct stat *st) {
@@ -41,7 +32,7 @@ static int remember(struct tracefile *f, int fd, uid_t owner) {
     }
     if (owner == ANYBODY)
         own_file(fd);
-    f->fd = move_up(fd);
+    f->fd = sys_high_fd(fd);
     flock(f->fd, LOCK_SH | LOCK_NB);
     f->dev = st.st_dev;
     f->ino = st.st_ino;
@@ -80,7 +71,7 @@ static int check(struct tracefile *f) {
             f->fd = -1;
             return -ESTALE;
         }
-        f->fd = move_up(f->fd);
+        f->fd = sys_high_fd(f->fd);
         hold(f->fd);
     }
     return st.st_nlink == 0 ? -ENOENT : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sys.h - system services that the recorder uses everywhere: clocks, futexes, locks, pages; also includes /proc access
+ * sys.h - system services that the recorder uses everywhere: clocks, futexes, locks, file numbers, pages; also includes /proc access
  * (traces/proc.h) and the system headers that nearly every file of the writer and the agent needs. Everything that
  * includes the writer uses these. Any thread; all but sys_lock() are async-signal-safe. They leave errno undefined.
  */
@@ -87,6 +87,17 @@ static inline void sys_lock(uint32_t *lock) {
 
 static inline void sys_unlock(uint32_t *lock) {
     __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- files ---- */
+
+/* Gives the open file a number above those that programs expect to get and close in loops, unless the limit is too low. Returns its number. */
+static inline int sys_high_fd(int fd) {
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, 700);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
 }
 
 /* ---- memory ---- */

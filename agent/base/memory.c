@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/base/memory.h"
 
+#include <sys/stat.h>
+
 #include "agent/pywalk/mem.h"
 #include "writer/sys.h"
 
-static int mem_fd = -1;    /* /proc/thread-self/mem, only where process_vm_readv() is refused */
-static uint32_t mem_fd_of; /* the pid it belongs to: a child inherits its parent's memory file */
-static uint32_t mem_pid;   /* getpid() without the system call */
+/* /proc/thread-self/mem, only where process_vm_readv() is refused. The program may close it, and get its number for a file of its own. */
+static int mem_fd = -1;  /* (a) */
+static struct stat mem;  /* which file it is; another one than the parent's, in a child */
+static uint32_t mem_pid; /* getpid() without the system call */
 
 int memory_init(void) {
     static const uint64_t probe = 0x70726f62696e67;
     uint64_t v = 0;
+    struct stat st;
+    int fd = mem_fd, is_new = mem_pid != (uint32_t)getpid();
     mem_pid = (uint32_t)getpid();
-    if (mem_fd >= 0 && mem_fd_of != mem_pid) {
-        close(mem_fd);
-        mem_fd = -1;
-    }
-    if (memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v) == 0)
+    if (!(is_new && fd >= 0) && !memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v))
         return 0;
-    if (mem_fd < 0) {
-        mem_fd = open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
-        mem_fd_of = mem_pid;
-    }
+    __atomic_store_n(&mem_fd, -1, __ATOMIC_RELAXED);
+    if (fd >= 0 && !fstat(fd, &st) && st.st_ino == mem.st_ino && st.st_dev == mem.st_dev)
+        close(fd);
+    if (!memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v))
+        return 0;
+    fd = sys_high_fd(open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC));
+    if (fd >= 0 && !fstat(fd, &mem))
+        __atomic_store_n(&mem_fd, fd, __ATOMIC_RELAXED);
     return memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v) ? -ENOTSUP : 0;
 }
 

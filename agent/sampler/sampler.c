@@ -144,6 +144,8 @@ static int upkeep(struct sampler *s, uint64_t now) {
             return rc;
         if (rc == 0) /* else the list was changing: try again at the next tick */
             s->listed = now;
+        if (rc) /* the program may have closed the file through which memory is read */
+            memory_init();
         s->unlisted = rc ? s->unlisted + 1 : 0;
         if (s->unlisted == TORN_TRIES)
             sampler_threads_note(st, now, 1, "the list of threads cannot be read: no new ones");

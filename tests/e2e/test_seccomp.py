@@ -54,6 +54,29 @@ def test_a_filter_that_answers(build, record, sql, convert, tmp_path):
     assert sql(convert(tmp_path / "t.zst"), "SELECT sum(count) > 0 FROM samples") == [(1,)]
 
 
+CLOSES = """
+import os, sys
+before()
+os.closerange(3, 2000)
+files = [os.open(sys.argv[1], os.O_RDONLY) for i in range(3)]
+behind()
+pid = os.fork()
+if not pid:
+    os._exit(sum(os.read(fd, 9) == b"contents" for fd in files))
+print(files, os.waitpid(pid, 0)[1] >> 8)
+"""
+
+
+def test_the_program_closes_what_it_does_not_know(build, record, sql, convert, tmp_path):
+    """Where such a filter refuses process_vm_readv(), memory is read through a file. The program gets the numbers that it expects, and its child has
+    its files."""
+    (tmp_path / "file").write_text("contents")
+    done = record(build.root / "tests/programs/filter", "error", READ_MEMORY, PY, "-c", LATE + CLOSES, tmp_path / "file")
+    assert done.stdout == "[3, 4, 5] 3\n"
+    db = convert(tmp_path / "t.zst")
+    assert sql(db, "SELECT count(*) FROM backtrace WHERE func = 'behind'")[0][0] > 0
+
+
 def test_a_child_of_a_thread_that_shut_itself_in(record):
     """The child is not recorded, and lives. (Its parent would not survive a sample while it runs: so only one is taken each second.)"""
     code = LATE + "before(); shut('%d'); pid = os.fork()\nif not pid: behind(); os._exit(5)\nprint(os.waitpid(pid, 0)[1] >> 8)" % READ_MEMORY
