@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sql_mode.h - the aggregate function mode(x), as in DuckDB: the value that occurs most often; of several, the one that came first. NULLs do not
- * count.
+ * sql_mode.h - the aggregate function mode(x): the value that occurs most often; of several, the one that came first (DuckDB gives any of them).
+ * NULLs do not count.
  *
  *     rc = sql_mode_register(db);
  */
