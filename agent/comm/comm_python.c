@@ -10,12 +10,13 @@
 #include "agent/comm/comm.h"
 #include "agent/python/capi.h"
 #include "agent/python/pyvalue.h"
+#include "agent/torch/torch_lib.h"
 
 #define MARK         0x5a5a1234L /* no pointer, no size */
 #define IMPL_BYTES   320u
 #define CODE_BYTES   64u
 #define OBJECT_BYTES 4096u
-#define TRIES        40 /* most pending calls until torch is completely imported */
+#define TRIES        250 /* most pending calls until torch is completely imported, and in no mode */
 
 struct comm_layout comm_layout = {-1, -1, {-1, -1, -1, -1}, -1};
 
@@ -28,11 +29,11 @@ static char *value_of(void *instance) {
     return err ? NULL : (char *)(uintptr_t)p;
 }
 
-/* Makes torch.zeros((7, 1031)).to(torch.NAME). Returns the address of its TensorImpl; *keep: the tensor itself, a new reference. */
-static const char *make_tensor(void *torch, const char *dtype, void **keep) {
-    CAPI_AUTO void *type = capi_attr(torch, dtype), *empty = capi_attr(torch, "zeros");
-    CAPI_AUTO void *t = type && empty ? py.PyObject_CallFunction(empty, "((ii))", 7, 1031) : NULL;
-    *keep = t ? py.PyObject_CallMethod(t, "to", "O", type) : NULL;
+/* Makes torch.TYPE(7, 1031), which is in the CPU's memory whatever the default device is, and which no TorchFunctionMode of the program's
+ * sees. Returns the address of its TensorImpl; *keep: the tensor itself, a new reference. */
+static const char *make_tensor(void *torch, const char *name, void **keep) {
+    CAPI_AUTO void *type = capi_attr(torch, name);
+    *keep = type ? py.PyObject_CallFunction(type, "ii", 7, 1031) : NULL;
     CAPI_AUTO void *cdata = capi_attr(*keep, "_cdata");
     return (const char *)capi_long(cdata, 0);
 }
@@ -40,8 +41,8 @@ static const char *make_tensor(void *torch, const char *dtype, void **keep) {
 /* Finds the only offset that has the number of elements (a product that equals no size or stride), followed by the type's number. */
 static void measure_tensor(void *torch) {
     CAPI_AUTO void *a = NULL, *b = NULL;
-    const char *doubles = make_tensor(torch, "float64", &a),
-               *ints = make_tensor(torch, "int32", &b);
+    const char *doubles = make_tensor(torch, "DoubleTensor", &a),
+               *ints = make_tensor(torch, "IntTensor", &b);
     char x[IMPL_BYTES] = {0}, y[IMPL_BYTES] = {0};
     int found = -1, n = 0;
     if (!doubles || !ints)
@@ -122,9 +123,10 @@ void comm_python_measure(void) {
     CAPI_AUTO void *world = capi_attr(c10d, "init_process_group");
     if (!torch || !world || known)
         return; /* torch is still being imported: try again later */
-    if (comm_layout.numel < 0)
+    /* Not within a TorchDispatchMode of the program's, which would see it. */
+    if (comm_layout.numel < 0 && !(torch_lib.modes && torch_lib.modes(0)))
         measure_tensor(torch);
-    if (comm_layout.numel < 0 && tries++ < TRIES) /* torch may be in a special mode: try later */
+    if (comm_layout.numel < 0 && tries++ < TRIES)
         return;
     for (int i = 0; i < 4; i++)
         comm_layout.root[i] = root_offset(c10d, options[i]);

@@ -35,10 +35,12 @@ import sys
 MARK = "...[cut]"
 NAME = "<probing>"
 MOST_SESSIONS = 16
+MOST_ENDED = 64
 KEYWORDS = ("and as assert async await break class continue def del elif else except finally for from global if import in is "
             "lambda nonlocal not or pass raise return try while with yield").split()
 
 running = {}  # thread -> (sys.stdout and stderr as they were, as they are, output, what threading knew of it)
+ended = []  # captures of the last evaluations: up to 3.13 print() holds no reference to the sys.stdout that it writes to
 sessions = {}  # console -> names
 last_values = {}  # console -> what `_` is
 LAST = "_probing_last_value"
@@ -99,8 +101,7 @@ class Capture:
         return getattr(self._probing[0], name)
 
     def end(self):
-        target, _, parts = self._probing
-        self._probing = target, None, parts
+        self._probing = self._probing[0], None, None
 
 
 def below(stream):
@@ -343,6 +344,8 @@ def leave(ident):
     # From now on they pass everything on: the thread's number will be another's, and they may be in use still.
     mine[0].end()
     mine[1].end()
+    ended.append(mine)
+    del ended[:-MOST_ENDED]
     if sys.stdout is mine[0]:
         sys.stdout = below(saved[0])
     if sys.stderr is mine[1]:

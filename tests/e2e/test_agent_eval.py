@@ -69,6 +69,29 @@ def test_eval(agent, start, python):
     assert process.poll() is None
 
 
+PRINTS = """
+import sys
+sys.setswitchinterval(1e-6)
+counter = 0
+open("ready", "w").close()
+while True:
+    print("a", counter, "b")
+    counter += 1
+"""
+
+
+@pytest.mark.pythons(every=True)
+def test_eval_beside_print(agent, spawn, python):
+    """print() of the program's threads goes on with the object that was sys.stdout when it began."""
+    with open(os.devnull, "w") as null:
+        process = spawn([python.path, agent.script(PRINTS)], env=agent.env(), stdout=null, cwd=str(agent.tmp))
+    wait_for((agent.tmp / "ready").exists)
+    live, = wait_for(agent.lives)
+    for i in range(150):
+        assert evaluate(agent, live, str(i))["value"] == str(i)
+    assert process.poll() is None
+
+
 CLOSED = """
 import sys, time
 sys.stdout = sys.stderr = None
