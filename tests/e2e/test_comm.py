@@ -443,3 +443,31 @@ dist.destroy_process_group()  # else torch's own threads now and then meet an in
     (n, low, high, complete), = sql(db, "SELECT count(*), min(seq), max(seq), sum(complete) FROM comm_metrics WHERE op = 'all_reduce'")
     assert low > 40 and n == complete == high - low + 1 >= 20
     assert sql(db, "SELECT kind FROM triggers") == [("exception",)]
+
+
+DEFAULT_DEVICE = """
+import os, subprocess, sys, torch
+import torch.distributed as dist
+sys.path.insert(0, sys.argv[1])
+from gloo_ready import wait_for_agent
+torch.set_default_device("cuda")
+subprocess.run([sys.argv[2], "-t", str(os.getpid()), "inject", "-o", "trace.zst"], check=True, stdout=subprocess.DEVNULL)
+wait_for_agent()
+dist.init_process_group("gloo", store=dist.FileStore("store", 1), rank=0, world_size=1)
+dist.all_reduce(torch.ones(10, device="cpu"))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.limit(100)
+@pytest.mark.parametrize("kind", ["recent"])
+def test_sizes_whatever_the_default_device_is(kind, build, sql, tmp_path):
+    """Nothing of ours is made on the program's default device, which is perhaps not there, or not to be used yet."""
+    path, why = find_torch(kind)
+    if not path:
+        pytest.skip(why)
+    (tmp_path / "script.py").write_text(DEFAULT_DEVICE)
+    conftest.run_command([path, "-W", "ignore", "script.py", str(SCENES.parent), str(build.tool("probing"))], cwd=str(tmp_path), timeout=300,
+                         env=dict(os.environ, GLOO_SOCKET_IFNAME="lo"))
+    db = database(build, tmp_path / "trace.zst", tmp_path / "out.db")
+    assert sql(db, "SELECT op, bytes, dtype FROM comm_metrics") == [("all_reduce", 40, "float32")]
