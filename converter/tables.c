@@ -172,13 +172,13 @@ int tables_hold_hangs(sqlite3 *db) {
     return rc;
 }
 
-enum { HAS_JOBS = 1, HAS_RUNS = 2, HAS_RANKS = 4 }; /* HAS_RANKS: or attempts */
+enum { HAS_JOBS = 1, HAS_RUNS = 2, HAS_RANKS = 4, HAS_SEGMENTS = 8 }; /* HAS_RANKS: or attempts */
 
 /* Returns what the traces have, in one statement as each takes longer to prepare than to run; all of it when that cannot be told. */
 static int kinds_of_traces(sqlite3 *db) {
-    return tables_number(db,
-                         "SELECT (count(job) > 0) + 2 * (min(run) IS NOT max(run))"
-                         " + 4 * coalesce(max(attempt OR rank IS NOT NULL), 0) FROM trace_file");
+    return tables_number(db, "SELECT (count(job) > 0) + 2 * (min(run) IS NOT max(run))"
+                             " + 4 * coalesce(max(attempt OR rank IS NOT NULL), 0)"
+                             " + 8 * coalesce(max(end_reason IS 'rotated'), 0) FROM trace_file");
 }
 
 int tables_finish(sqlite3 *db, int adding, int is_cache) {
@@ -193,7 +193,9 @@ int tables_finish(sqlite3 *db, int adding, int is_cache) {
         analyzed = adding && is_analyzed(db), is_plain = is_cache && !analyzed && !has_many(db);
 
     int kinds = kinds_of_traces(db);
-    if (kinds & HAS_JOBS) {
+    if (kinds & HAS_SEGMENTS)
+        rc = run_part(db, "--@ segments", "--@ runs");
+    if (rc == SQLITE_OK && kinds & HAS_JOBS) {
         rc = run_part(db, "--@ runs", "--@ jobs");
         kinds = kinds_of_traces(db);
     }

@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import sys
+import threading
 import time
 
 import torch
@@ -104,6 +105,22 @@ def absent():
             dist.all_reduce(p.grad)
         optimizer.step()
         optimizer.zero_grad()
+
+
+def rotated():
+    """Rank 0 comes to an operation and records on in another file, while rank 1 comes only when there is a file "go"."""
+    x = torch.ones(10)
+    dist.all_reduce(x)
+    exec("\n".join("def f%d(n):\n    return f%d(n - 1) if n else time.sleep(0.001)" % (i, (i * 7 + 3) % 1000) for i in range(1000)), globals())
+
+    def work():  # many stacks, for a large file
+        for i in range(10 ** 9):
+            globals()["f%d" % (i % 1000)](10 + i % 13)
+    threading.Thread(target=work, daemon=True).start()
+    while RANK == 1 and not os.path.exists(sys.argv[2] + ".go"):
+        time.sleep(0.01)
+    dist.all_reduce(x)
+    dist.all_reduce(x)
 
 
 def anew():
@@ -331,5 +348,5 @@ def alike():
 wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
 {"known": known, "slow": slow, "even": even, "absent": absent, "every": every, "anew": anew, "deserted": deserted, "wholes": wholes,
- "alike": alike}[sys.argv[1]]()
+ "alike": alike, "rotated": rotated}[sys.argv[1]]()
 dist.destroy_process_group()  # without it, threads of torch sometimes run when the interpreter is gone, and abort

@@ -12,6 +12,7 @@ import time
 
 import conftest
 import pytest
+from test_console import wait_until
 from test_torch import NEWEST, before_torch2, find_torch
 
 SCENES = pathlib.Path(__file__).with_name("comm_scenes.py")
@@ -471,3 +472,36 @@ def test_sizes_whatever_the_default_device_is(kind, build, sql, tmp_path):
                          env=dict(os.environ, GLOO_SOCKET_IFNAME="lo"))
     db = database(build, tmp_path / "trace.zst", tmp_path / "out.db")
     assert sql(db, "SELECT op, bytes, dtype FROM comm_metrics") == [("all_reduce", 40, "float32")]
+
+
+def test_an_operation_over_two_files(build, sql, tmp_path):
+    """An operation is in flight when the process goes on in a new file. It is complete, and nobody hangs: not if the files are converted together, and
+    not if the second is added to a database that has the first."""
+    path, why = find_torch("debian")
+    if not path:
+        pytest.skip(why)
+    job = Job(build, tmp_path, path, "rotated", 2, PROBING_SAMPLE_RATE="1000Hz")
+    config = [build.tool("probing"), "-t", job.ranks[0].pid, "config"]
+    trace, now, parts = job.traces / "rank0.zst", tmp_path / "now.db", job.traces / "rank0.zst.d"
+
+    def in_flight():
+        done = conftest.run_command([build.tool("probing-convert"), "-q", "-f", trace, now], check=None)
+        return done.returncode == 0 and sql(now, "SELECT count(*) FROM comm WHERE flags & 1") == [(1,)] and trace.stat().st_size > 70000
+    try:
+        wait_until(in_flight)
+        conftest.run_command(config + ["segment_size=64K"])
+        wait_until(lambda: list(parts.glob("*.1.zst")))
+        conftest.run_command(config + ["segment_size=1T"])
+        first = sorted(parts.glob("*.zst"))
+        added = database(build, first[0], tmp_path / "added.db")
+        assert sql(added, "SELECT count(*) FROM comm_metrics WHERE NOT complete") == [(1,)]
+        (tmp_path / "store.go").write_text("")
+        job.wait()
+    finally:
+        job.kill()
+    whole = database(build, job.traces, tmp_path / "whole.db")
+    conftest.run_command([build.tool("probing-convert"), "-a", job.traces, added])
+    for db in (whole, added):
+        assert sql(db, "SELECT seq, count(*), sum(complete) FROM comm_metrics GROUP BY seq") == [(1, 2, 2), (2, 2, 2), (3, 2, 2)]
+        assert sql(db, "SELECT seq, arrived, complete FROM collectives") == [(1, 2, 2), (2, 2, 2), (3, 2, 2)]
+        assert sql(db, "SELECT * FROM hangs") == []
