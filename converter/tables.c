@@ -194,7 +194,7 @@ int tables_finish(sqlite3 *db, int adding, int is_cache) {
 
     int kinds = kinds_of_traces(db);
     if (kinds & HAS_SEGMENTS)
-        rc = run_part(db, "--@ segments", "--@ runs");
+        rc = run_part(db, "--@ segments", "--@ functions");
     if (rc == SQLITE_OK && kinds & HAS_JOBS) {
         rc = run_part(db, "--@ runs", "--@ jobs");
         kinds = kinds_of_traces(db);
@@ -206,7 +206,7 @@ int tables_finish(sqlite3 *db, int adding, int is_cache) {
     if (rc == SQLITE_OK && kinds & HAS_RANKS)
         rc = run_part(db, "--@ sums", "--@ places");
     if (rc == SQLITE_OK && !is_cache && tables_number(db, is_told) == 1)
-        rc = run_part(db, "--@ places", "--@ functions");
+        rc = run_part(db, "--@ places", "--@ segments");
     if (rc == SQLITE_OK && (!is_cache || tables_have_functions(db) == 0))
         rc = run_part(db, "--@ functions", "--@ modules");
     if (rc == SQLITE_OK && tables_number(db, has_calls) != 0)

@@ -14,15 +14,6 @@ CREATE VIEW collective AS SELECT * FROM collectives_made;
 CREATE VIEW straggler AS SELECT * FROM stragglers_made;
 CREATE VIEW hang AS SELECT * FROM hangs_made;
 
---@ segments
--- Skipped when no process has gone on in another file.
--- An operation that was in flight at the end of a file stands in it as incomplete, and in the next one as what became of it: the latter counts. The process may
--- have become another program by exec, which counts its operations anew, hence the times.
-DELETE FROM comm AS c WHERE c.flags & 1 AND EXISTS (
-  SELECT 1 FROM trace_file t JOIN trace_file n ON n.pid = t.pid AND n.boot_id IS t.boot_id AND n.process_ts = t.process_ts AND n.id <> t.id
-  JOIN comm d ON d.id = (n.id << 40) + (c.id & 0xffffffffff)
-  WHERE t.id = c.id >> 40 AND NOT d.flags & 1 AND abs(d.ts - c.ts) < 1000000 AND d.pg IS c.pg AND d.seq IS c.seq AND d.op IS c.op);
-
 --@ runs
 -- Skipped when there is no job.
 -- A run over several nodes has a first process on each of them; the launcher's job joins them into one run.
@@ -75,6 +66,15 @@ WHERE a.nth + a.missing > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a
 --@ places
 -- Skipped unless another database says which run a trace belongs to that is converted without the others (place_rows.h).
 UPDATE trace_file AS f SET run = p.run, attempt = p.attempt FROM temp.known_place p WHERE p.recording = f.recording;
+
+--@ segments
+-- Skipped when no process has gone on in another file.
+-- An operation that was in flight at the end of a file stands in it as incomplete, and in the next one as what became of it: the latter counts. The process may
+-- have become another program by exec, which counts its operations anew, hence the times.
+DELETE FROM comm AS c WHERE c.flags & 1 AND EXISTS (
+  SELECT 1 FROM trace_file t JOIN trace_file n ON n.pid = t.pid AND n.boot_id IS t.boot_id AND n.process_ts = t.process_ts AND n.id <> t.id
+  JOIN comm d ON d.id = (n.id << 40) + (c.id & 0xffffffffff)
+  WHERE t.id = c.id >> 40 AND NOT d.flags & 1 AND abs(d.ts - c.ts) < 1000000 AND d.pg IS c.pg AND d.seq IS c.seq AND d.op IS c.op);
 
 --@ functions
 -- Skipped when the sums were made as the rows came (queue.h). For a single trace they are those of that trace, and not stored twice.
