@@ -15,7 +15,7 @@ import threading
 import pytest
 from conftest import wait_until_gone
 from test_serve import ENDLESS, TOKEN
-from test_tools_record import Terminal
+from test_record_terminal import Terminal
 
 # Raises the signal $RAISE once, at the place $AT (a place in SQL: where the text contains $SQL).
 LIBRARY = r"""

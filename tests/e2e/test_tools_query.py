@@ -307,7 +307,7 @@ def test_sql_that_begins_with_a_comment(build, run):
 
 def test_a_signal_at_the_prompt_drops_the_statement(build, db, tmp_path):
     """A SIGINT from outside, not from a key: the begun statement is dropped, also while a query runs."""
-    from test_tools_record import Terminal
+    from test_record_terminal import Terminal
     terminal = Terminal([build.tool("probing-query"), db], tmp_path, dict(os.environ, HOME=str(tmp_path), TERM="xterm"))
     try:
         terminal.read_until(rb"probing> ")
@@ -344,7 +344,7 @@ def wait_for_its_wait(pid):
 @pytest.mark.parametrize("when", ["wait:1", "wait:2"] + ["edit:%d" % n for n in range(1, 7)])
 def test_a_signal_whenever_it_comes(build, db, tmp_path, when):
     """SIGINT just before the shell waits for a key, or while it sets the terminal to editing and back: the begun statement is dropped."""
-    from test_tools_record import Terminal
+    from test_record_terminal import Terminal
     env = dict(os.environ, HOME=str(tmp_path), TERM="xterm", LD_PRELOAD=str(build.root / "tests/programs/interrupt_at"), INTERRUPT_AT=when)
     terminal = Terminal([build.tool("probing-query"), db], tmp_path, env)
     try:
