@@ -103,11 +103,9 @@ int schema_part_add(struct schema_part *p, const char *text, size_t n) {
 /* Returns the statement of this name that comes after s (NULL: the first one) in its chain, or NULL. */
 static struct schema_statement *next_of(const struct schema_part *p, const char *name, size_t n,
                                         const struct schema_statement *s) {
-    for (size_t i = s ? s->next : p->first[hash_of(name, n)]; i; i = s->next) {
-        s = &p->v[i - 1];
-        if (s->name_len == n && strncasecmp(s->name, name, n) == 0)
+    for (size_t i = s ? s->next : p->first[hash_of(name, n)]; i; i = p->v[i - 1].next)
+        if (p->v[i - 1].name_len == n && strncasecmp(p->v[i - 1].name, name, n) == 0)
             return &p->v[i - 1];
-    }
     return NULL;
 }
 

@@ -8,7 +8,7 @@
 
 /* /proc/thread-self/mem, only where process_vm_readv() is refused. The program may close it, and get its number for a file of its own. */
 static int mem_fd = -1;  /* (a) */
-static struct stat mem;  /* which file it is; another one than the parent's, in a child */
+static struct stat file; /* which file it is; another one than the parent's, in a child */
 static uint32_t mem_pid; /* getpid() without the system call */
 
 int memory_init(void) {
@@ -20,12 +20,12 @@ int memory_init(void) {
     if (!(is_new && fd >= 0) && !memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v))
         return 0;
     __atomic_store_n(&mem_fd, -1, __ATOMIC_RELAXED);
-    if (fd >= 0 && !fstat(fd, &st) && st.st_ino == mem.st_ino && st.st_dev == mem.st_dev)
+    if (fd >= 0 && !fstat(fd, &st) && st.st_ino == file.st_ino && st.st_dev == file.st_dev)
         close(fd);
     if (!memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v))
         return 0;
     fd = sys_high_fd(open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC));
-    if (fd >= 0 && !fstat(fd, &mem))
+    if (fd >= 0 && !fstat(fd, &file))
         __atomic_store_n(&mem_fd, fd, __ATOMIC_RELAXED);
     return memory_read_self((uint64_t)(uintptr_t)&probe, &v, sizeof v) ? -ENOTSUP : 0;
 }

@@ -324,7 +324,8 @@ int gil_pending(void (*work)(void)) {
     while (place < WORKS && __atomic_load_n(&pending.works[place], __ATOMIC_SEQ_CST) != work)
         place++;
     for (unsigned i = 0; place == WORKS && i < WORKS; i++) /* other threads look for places, too */
-        place = sys_swap(&pending.works[i], NULL, work) ? WORKS : i;
+        if (!sys_swap(&pending.works[i], NULL, work))
+            place = i;
     if (place == WORKS)
         return -ENOSPC;
     /* While 3.8 finalises, Py_AddPendingCall() prints an error, for which it needs the GIL; we may not hold it. */

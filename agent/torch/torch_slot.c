@@ -313,10 +313,11 @@ void slots_remove(void) {
     for (struct type *t = types; t < types + ntypes; t++)
         if (capi_weak(t->weak) == t->type && *slot_of(t->type) == torch_call)
             __atomic_store_n(slot_of(t->type), t->was, __ATOMIC_RELEASE);
-    CAPI_AUTO void *own = own_init_subclass(), *ours = hook;
+    CAPI_AUTO void *own = own_init_subclass();
     if (own && own == hook)
         py.PyObject_SetAttrString(base, "__init_subclass__", NULL);
     py.PyErr_Clear();
+    capi_unref(hook);
     hook = NULL;
     if (engine_def && engine_def->fn == (void *)run_backward)
         loaded_patch(&engine_def->fn, engine_was);

@@ -41,7 +41,7 @@ def test_environment(record, convert, sql, monkeypatch):
 
 def test_secrets_by_any_name(record, convert, sql, monkeypatch):
     """None is a real one. What only resembles a secret is shown."""
-    hidden = {"MASTER_PASS": "x1", "TORCH_DB_CREDS": "x2", "SLURM_JOB_CRED": "x3", "CUDA_GIT_PAT": "x4", "NCCL_DSN": "x5", "OMP_PASSPHRASE": "x6",
+    hidden = {"MASTER_PASS": "x1zqkv8w", "TORCH_DB_CREDS": "x2zqkv8w", "SLURM_JOB_CRED": "x3zqkv8w", "CUDA_GIT_PAT": "x4zqkv8w", "NCCL_DSN": "x5zqkv8w", "OMP_PASSPHRASE": "x6zqkv8w",
               "TORCH_HUB_URL": "https://ghx7@host/a", "TORCH_INDEX": "http://u:p/x8@host/", "SLURM_JOB_COMMENT": "lr=1 --wandb-api-key=x9",
               "TORCH_STORE": "https://host/a?sv=1&sig=x10", "NCCL_CONF": '{"password": "x11"}', "MASTER_NOTE": "AKIA" + "X12Y" * 4,
               "TORCH_NOTE": "use ghp_" + "x13z" * 9, "SLURM_NOTE": "eyJhbGciOiJub25lIn0.x14.", "CUDA_NOTE": "hf_" + "x15q" * 8, "OMP_NOTE": "-----BEGIN x16",

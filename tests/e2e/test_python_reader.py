@@ -389,7 +389,7 @@ def test_notebooks(ask, record, tmp_path):
 t = probing.open(sys.argv[1])
 picture = t.flamegraph("--python")
 picture.save(sys.argv[2])
-out = [t.samples._repr_html_(), t._repr_html_(), picture.svg, picture._repr_html_(), t.sql("SELECT NULL AS n, x'00' AS b, 1e300 AS big")._repr_html_()]
+out = [t.threads._repr_html_(), t._repr_html_(), picture.svg, picture._repr_html_(), t.sql("SELECT NULL AS n, x'00' AS b, 1e300 AS big")._repr_html_()]
 """, trace, tmp_path / "p.svg")
     table, overview, svg, frame, odd = out
     assert "&lt;script&gt;alert(1)" in table and "<script>" not in table and "<table>" in table

@@ -33,6 +33,8 @@ struct agent_word agent_word;
 
 void agent_wake(void) {}
 
+void agent_begin_now(void) {}
+
 uint64_t steps_current(void) {
     return 0;
 }
