@@ -13,6 +13,7 @@
 #define NOTE_AFTER SYS_SECOND /* an operation that takes longer is written while incomplete */
 #define SOON       20000000u  /* ns between rounds while torch is being imported */
 #define NAME_TRIES 40
+#define SEARCHES   4
 #define FILL_MS    100 /* wait for a call whose fields are just being filled in */
 #define EXPECT     64  /* operations without a completion after which none is expected */
 
@@ -122,9 +123,9 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
     struct comm_op *best = current, *end = ops + __atomic_load_n(&used, __ATOMIC_ACQUIRE);
     uint64_t number = best ? best->number : 0;
     const void *tensor = NULL;
-    int asked = 0;
-    while (!best ||
-           !comm_claim(best, number)) { /* again if another thread took the ticket just now */
+    int asked = 0, searches = 0;
+    /* Again if another thread took the ticket just now, and left one in a slot that the search had passed. */
+    while (!best || !comm_claim(best, number)) {
         best = NULL;
         for (struct comm_op *op = ops; op < end; op++) {
             uint64_t its = __atomic_load_n(&op->number, __ATOMIC_ACQUIRE); /* before its state */
@@ -142,7 +143,7 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
             best = op;
             number = its;
         }
-        if (!best)
+        if (!best && ++searches == SEARCHES)
             return NULL;
     }
     __atomic_store_n(&observed, 1, __ATOMIC_RELAXED);
