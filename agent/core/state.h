@@ -4,7 +4,7 @@
  * in this very process. The parts (part.h) keep their own state.
  *
  *     OFF -> STARTING -> RUNNING -> STOPPING -> STOPPED -> STARTING ...
- *     OFF -> WAITING  -> STARTING            in a forked child: no file is made for a while,
+ *     OFF -> WAITING  -> STARTING            in a forked child: no file is made for a while (agent_begin_now()),
  *               +-----------------> STOPPED  because most forked children exec or exit at once
  *
  * agent_word is a page with MADV_WIPEONFORK. In a child that has a copy of the memory, it reads as OFF and has no pointer to the live file,
