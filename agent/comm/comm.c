@@ -13,7 +13,6 @@
 #define NOTE_AFTER SYS_SECOND /* an operation that takes longer is written while incomplete */
 #define SOON       20000000u  /* ns between rounds while torch is being imported */
 #define NAME_TRIES 40
-#define SEARCHES   4
 #define FILL_MS    100 /* wait for a call whose fields are just being filled in */
 #define EXPECT     64  /* operations without a completion after which none is expected */
 
@@ -21,6 +20,7 @@ static struct comm_group groups[COMM_GROUPS];
 static uint32_t ngroups, group_lock; /* (a) */
 static struct comm_op ops[COMM_OPS];
 static uint32_t used;                 /* (a) slots of `ops` from here on were never taken */
+static uint32_t published;            /* (a) tickets so far */
 static uint64_t numbers, refused;     /* (a) operations begun; operations and groups refused */
 static uint32_t observed;             /* (a) some completion has been seen */
 static unsigned noted, noted_refused; /* whether the notes are in this recording */
@@ -110,6 +110,11 @@ void comm_abandon(struct comm_op *op) {
     __atomic_store_n(&op->state, 0, __ATOMIC_RELEASE);
 }
 
+void comm_publish(struct comm_op *op) {
+    __atomic_store_n(&op->state, 2, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&published, 1, __ATOMIC_RELEASE);
+}
+
 int comm_claim(struct comm_op *op, uint64_t number) {
     for (uint64_t n; (n = __atomic_load_n(&op->claimed, __ATOMIC_RELAXED)) >> 16 == number &&
                      (uint16_t)n < __atomic_load_n(&op->tickets, __ATOMIC_ACQUIRE);)
@@ -120,14 +125,17 @@ int comm_claim(struct comm_op *op, uint64_t number) {
 
 struct comm_op *comm_executing(struct comm_op *current, const char *title, const void *record,
                                const void *(*tensor_of)(const void *record)) {
-    struct comm_op *best = current, *end = ops + __atomic_load_n(&used, __ATOMIC_ACQUIRE);
+    struct comm_op *best = current;
     uint64_t number = best ? best->number : 0;
     const void *tensor = NULL;
-    int asked = 0, searches = 0;
-    /* Again if another thread took the ticket just now, and left one in a slot that the search had passed. */
+    uint32_t before;
+    int asked = 0;
+    /* Another thread may have taken the ticket that was meant for this one; then the one that was meant for the other is left, perhaps in a
+     * slot that the search had passed. So none is left only if no ticket was added while the slots were searched. */
     while (!best || !comm_claim(best, number)) {
         best = NULL;
-        for (struct comm_op *op = ops; op < end; op++) {
+        before = __atomic_load_n(&published, __ATOMIC_ACQUIRE);
+        for (struct comm_op *op = ops; op < ops + __atomic_load_n(&used, __ATOMIC_ACQUIRE); op++) {
             uint64_t its = __atomic_load_n(&op->number, __ATOMIC_ACQUIRE); /* before its state */
             if (__atomic_load_n(&op->state, __ATOMIC_ACQUIRE) != 2 || strcmp(op->title, title) ||
                 (uint16_t)__atomic_load_n(&op->claimed, __ATOMIC_RELAXED) >= op->tickets)
@@ -143,7 +151,7 @@ struct comm_op *comm_executing(struct comm_op *current, const char *title, const
             best = op;
             number = its;
         }
-        if (!best && ++searches == SEARCHES)
+        if (!best && before == __atomic_load_n(&published, __ATOMIC_ACQUIRE))
             return NULL;
     }
     __atomic_store_n(&observed, 1, __ATOMIC_RELAXED);
@@ -167,9 +175,8 @@ static void emit(struct writer *w, const struct comm_op *op, uint64_t duration, 
 void comm_release(struct comm_op *op, uint64_t now) {
     if (now)
         steps_alive(now);
-    uint64_t last = __atomic_load_n(&op->last, __ATOMIC_RELAXED);
-    while (now > last && !__atomic_compare_exchange_n(&op->last, &last, now, 0, __ATOMIC_RELAXED,
-                                                      __ATOMIC_RELAXED))
+    for (uint64_t last; now > (last = __atomic_load_n(&op->last, __ATOMIC_RELAXED)) &&
+                        sys_swap(&op->last, last, now) != last;)
         ;
     if (__atomic_sub_fetch(&op->open, 1, __ATOMIC_ACQ_REL))
         return;

@@ -76,6 +76,7 @@ struct comm_group *comm_group_find(const void *self);
 uint64_t comm_pair_count(struct comm_group *g, int peer, int received);
 struct comm_op *comm_op_at(unsigned i); /* each slot, free or not; NULL at the end */
 struct comm_op *comm_begin(void);       /* NULL: not recording, or too many in flight */
+void comm_publish(struct comm_op *op);  /* comm_executing() may find its (next) ticket */
 void comm_abandon(struct comm_op *op);  /* the operation was not called after all */
 void comm_release(struct comm_op *op, uint64_t now); /* one of `open` is over; now: ns */
 /* Returns 1: took a ticket of the operation with that number, to be released later; 0: it has none left, or its slot is another operation's. */

@@ -215,6 +215,7 @@ static void nest(struct level *outer, const struct method *m, void *a, void *b) 
     if (outer->parts++) {
         __atomic_fetch_add(&op->open, 1, __ATOMIC_RELAXED);
         __atomic_fetch_add(&op->tickets, 1, __ATOMIC_RELEASE);
+        comm_publish(op);
     }
 }
 
@@ -263,7 +264,7 @@ static __attribute__((noinline)) void *call(enum comm_backend backend, unsigned 
     if (!level.outer) {
         comm_observe_begin();
         fill(level.op, g, m, object, a, b, c);
-        __atomic_store_n(&level.op->state, 2, __ATOMIC_RELEASE);
+        comm_publish(level.op);
     }
     innermost = &level;
     void *answer = original(result, self, a, b, c, d, e, f);
