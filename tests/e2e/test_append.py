@@ -117,6 +117,7 @@ def every_view(sql, db):
 ALIGNMENT = 'SELECT host, method, "group", reference, matches, traces, "from", "to", "offset" FROM clock_alignment ORDER BY host'
 
 
+@pytest.mark.slow
 def test_views_are_as_if_it_had_been_there(job, sql, tmp_path):
     """Every view, and every column about the clocks' alignment, is the same as after one conversion of everything, if the machine that came
     first is the one that others are aligned to."""
@@ -140,6 +141,7 @@ def near(a, b):
                                     for x, y in zip(a, b))
 
 
+@pytest.mark.slow
 def test_alignment_of_traces_that_grow(job, sql, tmp_path):
     """What is known about the clocks goes on with the new records: for a single machine from its first anchor on (which alone spans no
     time), for several machines by their matches."""

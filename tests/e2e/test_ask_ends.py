@@ -261,7 +261,8 @@ def test_died_with_its_recorder(build, run, tmp_path):
         (row,), = [t for t in tables if t]
         assert row["stops"] in answer and str(row["pid"]) in answer and row["file"].endswith("copy.zst")
     run([build.tool("probing-convert"), "-q", trace, tmp_path / "t.db"])
-    assert re.match(r"process \d+ on .*: killed by signal 9 \(SIGKILL\), in turns", ask(build, run, "died", tmp_path / "t.db")[0])
+    # The signal is known while the process is a zombie, which depends on who collects orphans on this machine.
+    assert re.match(r"process \d+ on .*: killed by (signal 9 \(SIGKILL\)|a signal that left no record: .*), in turns", ask(build, run, "died", tmp_path / "t.db")[0])
 
 
 def test_recordings_without_an_end(build, run, simulated_job, tmp_path, sql):

@@ -262,6 +262,7 @@ print(bad)
     assert out == "[]\n"
 
 
+@pytest.mark.slow
 def test_export_goes_on_where_it_was(engine, build, fleet, run, tmp_path):
     """A second export reads a trace again only if it has grown, and removes what was half written; files that are no traces are named, and
     the rest is exported."""
@@ -313,6 +314,7 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     assert rows() == after
 
 
+@pytest.mark.slow
 @pytest.mark.limit(600)
 def test_export_on_a_full_disk(build, fleet, run, tmp_path):
     """Full while the clocks are aligned, or while tables are written: one line says so, and nothing half written stays. Once there is room, the next export
@@ -468,6 +470,7 @@ print(json.dumps([p.copies_of(infos), rows("samples"), rows("samples", splitByte
 """
 
 
+@pytest.mark.slow
 def test_spark_counts_a_copy_once(engine, build, fleet, run, sql, tmp_path):
     """As in probing-convert, only the longest file of a recording counts, also if the others lie within a file of joined traces."""
     folder = tmp_path / "traces"

@@ -207,6 +207,7 @@ def test_a_missing_trace_makes_no_hang(build, run, simulated_job, tmp_path, ends
     assert "nothing hangs in torch.distributed" in done.stderr and "traces of 7 of 8 ranks are here" in done.stderr and not done.stdout, done
 
 
+@pytest.mark.slow
 @pytest.mark.limit(300)
 def test_another_order(job, python_torch):
     hung = job(python_torch, "order", launched=False)
@@ -262,6 +263,7 @@ def test_one_that_a_stranger_tells_to_end(job, scene):
     assert [(r["rank"], r["state"]) for r in tables[1]] == [(2, "dead")], tables
 
 
+@pytest.mark.slow
 @pytest.mark.limit(300)
 def test_one_that_leaves(job, build, run):
     """It did not leave because of the others, whose exceptions come before its recording ends."""
@@ -286,6 +288,7 @@ def test_the_first_of_several_that_failed(job, python_torch):
     assert [(r["seq"], r["waits_for"], r["state"]) for r in tables[0]] == [(6, "2", "dead")]
 
 
+@pytest.mark.slow
 @pytest.mark.limit(300)
 def test_a_chain_over_groups(job, python_torch):
     """Rank 0 waits for 1, 1 for 3 and 3 for 2, each in a group of its own; 2 waits for nobody."""
@@ -335,6 +338,7 @@ def test_beside_the_flight_recorder(job, scene, says):
     assert "gone_elsewhere" not in theirs
 
 
+@pytest.mark.slow
 @pytest.mark.limit(300)
 def test_what_if_of_a_real_job(build, run, job, python_torch):
     """One of four ranks takes 50 ms longer. The answer says how much shorter the job would be without its lateness, within 10 % of what the

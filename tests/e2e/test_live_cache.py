@@ -300,6 +300,7 @@ def test_what_is_kept_of_a_text_is_believed_where_it_is_whole(build, run, target
     asked()
 
 
+@pytest.mark.slow
 def test_views_that_a_question_cannot_be_about(build, run, target, cache, sql):
     """When SQLite opens a database it parses each view, which took longer than everything else in most answers: so only the views that a
     question asks for exist. Whatever is asked next, or lists the views, finds all of them."""

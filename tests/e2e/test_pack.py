@@ -197,7 +197,7 @@ def table_of(data):
     return found, blocks
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_small_blocks_become_larger_ones(build, run, pack, tmp_path, own):
     """The rows are the same, each type in its order; no block is over 1 MiB, and the index says truly where each block's rows lie. own: one
     block has a row of an unknown type, and one a row that is longer than we know: these blocks stay as they are."""

@@ -116,6 +116,7 @@ print(json.dumps([rows("samples"), rows("comm_metrics")]))
 """
 
 
+@pytest.mark.slow
 def test_in_spark(build, run, restarted, tmp_path):
     python = need("pyspark", "pyarrow")
     script = tmp_path / "parts.py"

@@ -159,6 +159,7 @@ for wrong in (lambda: list(t.samples.select("nonsense").rows()), lambda: t.sampl
         assert text.startswith(name) and word in text
 
 
+@pytest.mark.slow
 def test_cut_traces_are_read_or_refused(ask, tmp_path):
     """Traces cut at any length, and with bytes changed anywhere: rows or a TraceError, and the process survives."""
     out = ask("""

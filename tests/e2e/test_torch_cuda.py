@@ -159,6 +159,7 @@ def test_events_are_bounded_and_come_back(kind, scene, sql):
                )[0][0] == 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ONE)
 def test_the_share_of_the_time(kind, scene, sql):
     """With a driver whose calls take 2 us each, at most 0.25 % of the time goes to GPU times, and as much to memory; and all names get
