@@ -213,18 +213,19 @@ static int look(struct comm_op *op) {
     return 1;
 }
 
-static unsigned look_at_all(void) {
+/* Returns how many operations are not over. query: asks for each of them first, on our thread. */
+static unsigned left_over(int query) {
     struct comm_op *op;
     unsigned left = 0;
     for (unsigned i = 0; (op = comm_op_at(i)); i++)
         if (__atomic_load_n(&op->gpu, __ATOMIC_SEQ_CST) == ENQUEUED)
-            left += !look(op);
+            left += !query || !look(op);
     return left;
 }
 
 static void *run(void *unused UNUSED) {
     for (uint32_t asked = 0;; asked = __atomic_load_n(&g.asked, __ATOMIC_ACQUIRE)) {
-        unsigned left = look_at_all();
+        unsigned left = left_over(1);
         if (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == ENDING || events_error)
             break;
         if (left) {
@@ -232,7 +233,7 @@ static void *run(void *unused UNUSED) {
             continue;
         }
         __atomic_store_n(&g.asleep, 1, __ATOMIC_SEQ_CST);
-        if (!look_at_all())
+        if (!left_over(1))
             sys_wait(&g.asked, asked, UINT64_MAX);
     }
     __atomic_store_n(&g.state, IDLE, __ATOMIC_RELEASE);
@@ -285,17 +286,9 @@ int comm_nccl_round(struct writer *w, uint64_t now) {
     return g.found;
 }
 
-static int waits(void) {
-    struct comm_op *op;
-    for (unsigned i = 0; (op = comm_op_at(i)); i++)
-        if (__atomic_load_n(&op->gpu, __ATOMIC_RELAXED) == ENQUEUED)
-            return 1;
-    return 0;
-}
-
 void comm_nccl_quit(struct writer *w UNUSED, int stays UNUSED) {
     uint64_t until = sys_now() + SETTLE_NS;
-    while (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == RUNS && waits() && sys_now() < until)
+    while (__atomic_load_n(&g.state, __ATOMIC_ACQUIRE) == RUNS && left_over(0) && sys_now() < until)
         sys_sleep(SYS_MS);
     if (sys_swap(&g.state, RUNS, ENDING) != RUNS)
         return;

@@ -41,7 +41,6 @@ static const void *first_input(const void *record) {
 
 /* std::unique_ptr<ObserverContext> (*)(const RecordFunction &) */
 static void *start(void **result, const void *record) {
-    struct comm_op *op = comm_wrap_current();
     const char *name;
     *result = NULL;
     /* Of the many USER events only a backend's are of interest. */
@@ -50,7 +49,7 @@ static void *start(void **result, const void *record) {
         return result;
     if (!strcmp(name, "gloo:sparse_all_reduce")) /* it is the all_reduce of a sparse tensor */
         name = "gloo:all_reduce";
-    op = comm_executing(op, name, record, first_input);
+    struct comm_op *op = comm_executing(comm_wrap_current(), name, record, first_input);
     if (op)
         op->observer = vtable;
     *result = op;

@@ -221,7 +221,7 @@ def fuzzed(path, dump, target, fuzz, tmp_path, iterations, seed, scene=SCENES):
 
 
 def test_damaged_memory(python, dump, target, fuzz, tmp_path):
-    fuzzed(python.path, dump, target, fuzz, tmp_path, 20, 1)
+    fuzzed(python.path, dump, target, fuzz, tmp_path, 8, 1)
 
 
 @pytest.mark.slow

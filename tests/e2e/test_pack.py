@@ -479,6 +479,7 @@ def test_no_room(build, run, record_calls, tmp_path, limit, how):
             subprocess.run(["umount", place], check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.pythons(torch=True, count=1)
 def test_torch_packed_elsewhere(build, record, pack, convert, python, tmp_path):
     """A recording without symbols is packed here, and converted where only the tools are."""

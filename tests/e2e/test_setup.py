@@ -126,7 +126,7 @@ def test_it_passes(): pass
 """
 
 
-@pytest.mark.parametrize("thread", ["the first", "another"])
+@pytest.mark.parametrize("thread", ["the first", pytest.param("another", marks=pytest.mark.slow)])
 def test_limits_in_any_thread(run, tmp_path, thread):
     """A worker of xdist may run its tests in a thread other than the main one: they pass there, and one that hangs is stopped."""
     (tmp_path / "test_limited.py").write_text(LIMITED)

@@ -46,7 +46,7 @@ os._exit(0)
 
 
 @pytest.mark.limit(120)
-@pytest.mark.parametrize("kind", ["debian", "recent"])
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
 def test_the_recording_ends_before_torch_is_destroyed(kind, build, tmp_path, convert, sql):
     path, why = find_torch(kind)
     if not path:
