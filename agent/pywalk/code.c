@@ -210,15 +210,10 @@ static int locations(struct bytes *b, uint32_t line, int32_t lasti, struct pywal
 
 int pywalk_position(const struct pywalk *pw, const struct pywalk_code *code, int32_t lasti,
                     struct pywalk_position *out) {
-    struct bytes b;
+    struct bytes b = {.left = code->linetable_len, .addr = code->linetable, .pw = pw};
     uint32_t first = (uint32_t)code->firstline;
 
     *out = (struct pywalk_position){0, 0, -1, -1};
-    b.have = 0;
-    b.left = code->linetable_len;
-    b.addr = code->linetable;
-    b.pw = pw;
-    b.rc = 0;
     int line = lasti < 0                    ? line_or_none(first)
                : pw->version < PYWALK_3(10) ? lnotab(&b, first, lasti)
                : pw->version < PYWALK_3(11) ? pairs(&b, first, lasti)

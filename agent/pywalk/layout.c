@@ -43,16 +43,17 @@ static int apply(const uint64_t *w, const struct pywalk_debug_words *at, struct 
          1 << 16,
          {F(ts_next, 8), F(ts_interp, 8), F(ts_frame, 8), F(ts_thread_id, 8), F(ts_native_id, 8),
           F(ts_chunk, 8), F(ts_base_frame, 8)}},
-        {at->fr_size,
-         248,
-         {F(fr_back, 8), F(fr_code, 8), F(fr_instr, 8), F(fr_span, 8), F(fr_owner, 1)}},
-        {at->co_size,
+        /* What is read at once ends before fr_span, co_linetable and str_state. */
+        {at->fr_size, 248, {F(fr_span, 8)}},
+        {at->fr_span, 240, {F(fr_back, 8), F(fr_code, 8), F(fr_instr, 8), F(fr_owner, 1)}},
+        {at->co_size, 1 << 12, {F(co_linetable, 8), F(co_bytecode, 1)}},
+        {at->co_linetable,
          1 << 12,
-         {F(co_filename, 8), F(co_name, 8), F(co_qualname, 8), F(co_linetable, 8),
-          F(co_firstlineno, 4), F(co_bytecode, 1)}},
+         {F(co_filename, 8), F(co_name, 8), F(co_qualname, 8), F(co_firstlineno, 4)}},
         {at->ob_head, 64, {F(ob_type, 8)}},
         {at->bytes_size, 128, {F(bytes_data, 1)}},
-        {at->str_size, 256, {F(str_state, 4), F(str_length, 8), F(str_ascii_data, 8)}},
+        {at->str_size, 256, {F(str_state, 4), F(str_ascii_data, 8)}},
+        {at->str_state, 124, {F(str_length, 8)}},
 #undef F
     };
     const struct pywalk_fields generated = *f;
@@ -84,8 +85,7 @@ static int apply(const uint64_t *w, const struct pywalk_debug_words *at, struct 
 
     /* Fields that come from the headers are trusted only if these agree. */
     if (f->co_bytecode != generated.co_bytecode || f->co_linetable != generated.co_linetable ||
-        f->str_ascii_data != generated.str_ascii_data || f->ts_chunk != generated.ts_chunk ||
-        f->fr_span <= f->fr_owner)
+        f->str_ascii_data != generated.str_ascii_data || f->ts_chunk != generated.ts_chunk)
         return -ENOTSUP;
     if (f->interp_threads != generated.interp_threads)
         f->interp_finalizing = 0;

@@ -139,6 +139,8 @@ static bool read_descr(struct render *r, uint64_t descr, struct array_view *v) {
             size > 1 << 30)
             continue;
         v->kind = (char)bytes[l->descr_kind];
+        if (v->kind == 'f' && size == 1) /* not numpy's own: ml_dtypes' float8_e5m2 */
+            v->kind = 'V';
         v->swapped = bytes[l->descr_order] == '>';
         v->size = (uint32_t)size;
         if (!obj_ok(r, fits(v->kind, size)))

@@ -224,7 +224,8 @@ static void put_array_values(struct render *r, uint64_t values, const struct arr
         put_chosen(r, v, NULL, NULL);
     } else if (is_plain(&t) || strcmp(t.name, "StringArray") == 0) {
         obj_put_values(r, v);
-    } else if (v->ndim == 1 && strcmp(t.name, "Categorical") == 0 && v->kind == 'i') {
+    } else if (v->ndim == 1 && strcmp(t.name, "Categorical") == 0 && v->kind == 'i' &&
+               v->size <= 8) {
         if (attribute(r, find_part(r, values, CATEGORIES), "_categories", &part) &&
             open_index(r, part, &other))
             put_chosen(r, v, NULL, &other);

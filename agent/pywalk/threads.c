@@ -73,7 +73,8 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
                           struct pywalk_thread *out, size_t max, size_t *n, int *more) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t bytes[512];
-    uint32_t last = f->ts_native_id != 0 ? f->ts_native_id : f->ts_thread_id;
+    const uint32_t fields[] = {f->ts_next, f->ts_interp, f->ts_thread_id, f->ts_native_id};
+    uint32_t last = 0;
     /* The thread states that finalise Python and the interpreter, and whether garbage is being collected (an int). */
     const uint64_t ends[] = {field_of(pw, pw->runtime, f->rt_finalizing),
                              field_of(pw, interp, f->interp_finalizing)};
@@ -83,10 +84,8 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
     size_t first = *n, seen = 0;
     int rc;
 
-    if (last < f->ts_next)
-        last = f->ts_next;
-    if (last < f->ts_interp)
-        last = f->ts_interp;
+    for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
+        last = fields[i] > last ? fields[i] : last;
     if (last > sizeof bytes - 8)
         return -ENOTSUP;
     pywalk_gil_holder(pw, interp, &holder);

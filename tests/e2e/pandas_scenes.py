@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target of test_objects.py for pandas: frames and series. Prints [[address, expected text]] as JSON, and waits."""
+import ctypes
 import json
 import time
 
@@ -56,6 +57,14 @@ series(pd.Series(pd.Categorical([1.5, None, 0.5])), " shape=(3,) dtype=Categoric
 series(pd.Series(pd.Categorical.from_codes([0, 1, 0, -1], categories=pd.RangeIndex(4, 6))),
        " shape=(4,) dtype=Categorical: 4, 5, 4, nan")
 series(pd.Series(pd.cut([1, 5], [0, 3, 6], labels=["low", "high"])), " shape=(2,) dtype=Categorical: 'low', 'high'")
+damaged = pd.Series(pd.Categorical(["u", "v", "u"]))  # elements of 16 bytes, which no codes have
+codes = damaged.array._ndarray if hasattr(damaged.array, "_ndarray") else damaged.array._codes
+wide = np.dtype("i1", metadata={"a type": "of its own"})
+size, at = (ctypes.c_int64, 40) if np.__version__ >= "2" else (ctypes.c_int32, 32)
+size.from_address(id(wide) + at).value = 16
+ctypes.c_uint64.from_address(id(codes) + 56).value = id(wide)
+kept.append(wide)
+series(damaged, " shape=(3,) dtype=Categorical")
 many = pd.Series(pd.Categorical(["c%d" % (i % 300) for i in range(1000)]))
 series(many, " shape=(1000,) dtype=Categorical: " + ", ".join("'c%d'" % i for i in range(20)) + ", ...")
 series(pd.Series([True, None], dtype="boolean"), " shape=(2,) dtype=BooleanArray: True, <NA>")

@@ -143,7 +143,7 @@ static void refused(void **state) {
     assert_int_equal(open_target(0, &pw), -ENOTSUP);
 }
 
-/* A field may end where its structure does, but not a byte later. */
+/* A field may end where its structure does, or the part of it that is read at once, but not a byte later. */
 static void up_to_the_end(void **state) {
     struct pywalk pw;
     (void)state;
@@ -164,17 +164,18 @@ static void up_to_the_end(void **state) {
                       {at->ts_thread_id, at->ts_size, 8},
                       {at->ts_native_id, at->ts_size, 8},
                       {at->ts_base_frame, at->ts_size, 8},
-                      {at->fr_back, at->fr_size, 8},
-                      {at->fr_code, at->fr_size, 8},
-                      {at->fr_instr, at->fr_size, 8},
-                      {at->co_filename, at->co_size, 8},
-                      {at->co_name, at->co_size, 8},
-                      {at->co_qualname, at->co_size, 8},
-                      {at->co_firstlineno, at->co_size, 4},
+                      {at->fr_back, at->fr_span, 8},
+                      {at->fr_code, at->fr_span, 8},
+                      {at->fr_instr, at->fr_span, 8},
+                      {at->fr_owner, at->fr_span, 1},
+                      {at->co_filename, at->co_linetable, 8},
+                      {at->co_name, at->co_linetable, 8},
+                      {at->co_qualname, at->co_linetable, 8},
+                      {at->co_firstlineno, at->co_linetable, 4},
                       {at->ob_type, at->ob_head, 8},
                       {at->bytes_data, at->bytes_size, 1},
                       {at->str_state, at->str_size, 4},
-                      {at->str_length, at->str_size, 8}};
+                      {at->str_length, at->str_state, 8}};
         for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++) {
             if (!fields[i].word)
                 continue;
@@ -187,6 +188,40 @@ static void up_to_the_end(void **state) {
     }
 }
 
+/* The fields of a thread state are read wherever they are, in any order; one that lies beyond all that is read of it is refused. */
+static void threads_anywhere(void **state) {
+    enum { HEAD = 0x1800, INTERP = 0x1900, TSTATE = 0x1a00, NATIVE = 40, IDENT = 0x7f0012345678 };
+    const struct {
+        uint64_t at;
+        int rc;
+    } idents[] = {{24, 1}, {400, 1}, {504, 1}, {505, -ENOTSUP}, {4088, -ENOTSUP}};
+    struct pywalk_thread t;
+    struct pywalk pw;
+    (void)state;
+
+    for (unsigned v = 0; v < VERSIONS; v++)
+        for (unsigned i = 0; i < sizeof idents / sizeof *idents; i++) {
+            const struct pywalk_debug_words *at = &words[v].at;
+            make(v);
+            memory[at->rt_interp_head] = HEAD;
+            memory[at->interp_next] = 0, memory[at->interp_threads] = 8, memory[at->interp_id] = 16;
+            memory[at->ts_next] = 8, memory[at->ts_interp] = 16, memory[at->ts_native_id] = NATIVE;
+            memory[at->ts_thread_id] = idents[i].at;
+            memory[HEAD / 8] = RUNTIME + INTERP;
+            memory[INTERP / 8 + 1] = RUNTIME + TSTATE;
+            memory[TSTATE / 8 + 2] = RUNTIME + INTERP;
+            memory[(TSTATE + NATIVE) / 8] = 77;
+            if (idents[i].rc == 1)
+                memory[(TSTATE + idents[i].at) / 8] = IDENT;
+            assert_int_equal(open_target(0, &pw), 0);
+            assert_int_equal(pywalk_threads(&pw, &t, 1, NULL), idents[i].rc);
+            if (idents[i].rc == 1) {
+                assert_int_equal(t.ident, (uint64_t)IDENT);
+                assert_int_equal(t.tid, 77);
+            }
+        }
+}
+
 static void without_a_runtime(void **state) {
     const struct pywalk_target t = {.version = 0x030800f0};
     struct pywalk pw;
@@ -196,8 +231,8 @@ static void without_a_runtime(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(believed), cmocka_unit_test(refused),
-                                       cmocka_unit_test(up_to_the_end),
-                                       cmocka_unit_test(without_a_runtime)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(believed), cmocka_unit_test(refused), cmocka_unit_test(up_to_the_end),
+        cmocka_unit_test(threads_anywhere), cmocka_unit_test(without_a_runtime)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BASE 0x7f0000000000ull
@@ -440,6 +441,40 @@ static void reading(void **state) {
     assert_int_equal(errno, 7);
 }
 
+/* Reads itself once the process's first thread has ended, whose number is the process's. */
+static void *reads_alone(void *unused) {
+    const uint64_t words[] = {11, 22, 33}, addr[] = {(uintptr_t)&words[2], (uintptr_t)&words[0]};
+    const struct pywalk self = {.mem = pywalk_process(getpid())};
+    uint64_t got[2] = {0, 0}, one = 0;
+    char stat[64] = "";
+    (void)unused;
+
+    while (strstr(stat, ") Z") == NULL) {
+        FILE *f = fopen("/proc/self/stat", "r");
+        if (f == NULL || fread(stat, 1, sizeof stat - 1, f) == 0)
+            _exit(3);
+        fclose(f);
+    }
+    _exit(mem_u64(&self, addr[0], &one) != 0 || one != 33                                ? 1
+          : pywalk_mem_many(&self, addr, 2, got, 8) != 0 || got[0] != 33 || got[1] != 11 ? 2
+                                                                                         : 0);
+}
+
+static void reading_without_the_main_thread(void **state) {
+    int status;
+    (void)state;
+
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, reads_alone, NULL) != 0)
+            _exit(4);
+        pthread_exit(NULL);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 /* Reads the dynamic symbols of the C library that this test runs on, found in memory. */
 static void image(void **state) {
     struct pywalk_image im;
@@ -512,6 +547,7 @@ int main(void) {
         cmocka_unit_test_setup(threads_listed, clear),
         cmocka_unit_test(pthread_tid),
         cmocka_unit_test(reading),
+        cmocka_unit_test(reading_without_the_main_thread),
         cmocka_unit_test_setup(image, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
