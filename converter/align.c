@@ -119,6 +119,9 @@ struct anchors {
 };
 
 static int take_anchor(struct anchors *to, const struct trace_value *v) {
+    if (v[TRACE_clock_ts].u > ALIGN_TIME_MAX || v[TRACE_clock_bracket].u > ALIGN_TIME_MAX ||
+        v[TRACE_clock_boottime].u > ALIGN_TIME_MAX || v[TRACE_clock_realtime].u > INT64_MAX - ALIGN_TIME_MAX)
+        return 0;
     int err = align_grow((void **)&to->v, to->n, &to->cap, sizeof *to->v);
 
     if (!err)
@@ -189,7 +192,7 @@ int align_trace(struct align *a, struct reader *r, int all) {
 
     for (size_t i = 0; !err && i < reader_blocks(r); i++) {
         const struct reader_block *b = reader_block(r, i);
-        if (b->kind == TRACE_KIND_DATA && b->last_ts) {
+        if (b->kind == TRACE_KIND_DATA && b->last_ts && b->last_ts <= ALIGN_TIME_MAX) {
             w.t.first = w.t.first && w.t.first < b->first_ts ? w.t.first : b->first_ts;
             w.t.last = b->last_ts > w.t.last ? b->last_ts : w.t.last;
         }
@@ -211,7 +214,9 @@ int align_trace(struct align *a, struct reader *r, int all) {
      * machine only. */
     const struct trace_value *name = w.job.n ? &w.job : w.master.n ? &w.master : &w.run;
     w.t.run = align_mix((uint64_t)(w.job.n ? 1 : w.master.n ? 2 : 3), name->p, name->n);
-    w.t.start_utc = anchors.n ? anchors.v[0].real + ((int64_t)w.t.start - anchors.v[0].mono) : 0;
+    w.t.start_utc = anchors.n && w.t.start <= ALIGN_TIME_MAX
+                        ? anchors.v[0].real + ((int64_t)w.t.start - anchors.v[0].mono)
+                        : 0;
     w.t.bytes = reader_size(r);
     a->trace[a->ntraces++] = w.t;
     a->boot[w.t.boot].out.traces++;

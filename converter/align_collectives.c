@@ -119,8 +119,8 @@ static int take_comm(struct align *a, const struct trace_of *t, struct found *f,
     uint64_t id = v[TRACE_comm_op].u, pg = v[TRACE_comm_pg].u, enter = v[TRACE_comm_ts].u;
     size_t n = 0;
 
-    if (v[TRACE_comm_flags].u || pg >= GROUPS || !f->group[pg] ||
-        v[TRACE_comm_duration].u > 1ull << 62)
+    if (v[TRACE_comm_flags].u || pg >= GROUPS || !f->group[pg] || enter > ALIGN_TIME_MAX ||
+        v[TRACE_comm_duration].u > ALIGN_TIME_MAX - enter)
         return 0;
     enum op op = OP_OTHER;
     if (id < 256 && f->ops[id])

@@ -19,9 +19,14 @@ struct part {
 /* ns before and after the requested time, in which collectives are read too */
 #define AROUND 60000000000ll
 
+/* Returns by how much the trace's time of day is ahead of its CLOCK_MONOTONIC; without an anchor its times are those of CLOCK_MONOTONIC. */
+static int64_t ahead_of(const struct trace_of *t) {
+    return t->start_utc ? t->start_utc - (int64_t)t->start : 0;
+}
+
 /* Converts the requested time to the trace's CLOCK_MONOTONIC, as far as the trace's own clock tells. */
 static void part_of(const struct part *p, const struct trace_of *t, uint64_t *lo, uint64_t *hi) {
-    int64_t behind = (int64_t)(t->start - (uint64_t)t->start_utc), from, to;
+    int64_t behind = -ahead_of(t), from, to;
 
     *lo = 0;
     *hi = UINT64_MAX;
@@ -155,10 +160,11 @@ struct align *align_inputs(const struct inputs *in, size_t *first, const struct 
     opened_stop(o);
     for (size_t i = 0; !err && i < a->ntraces; i++) {
         const struct trace_of *t = &a->trace[i];
-        int64_t ahead = t->start_utc - (int64_t)t->start;
+        int64_t from = when_add((int64_t)t->first, ahead_of(t)),
+                to = when_add((int64_t)t->last, ahead_of(t));
         if (t->last) {
-            p.first = (int64_t)t->first + ahead < p.first ? (int64_t)t->first + ahead : p.first;
-            p.last = (int64_t)t->last + ahead > p.last ? (int64_t)t->last + ahead : p.last;
+            p.first = from < p.first ? from : p.first;
+            p.last = to > p.last ? to : p.last;
         }
     }
     if (!err && (err = find_copies(a)) == 0) {

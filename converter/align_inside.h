@@ -71,6 +71,9 @@ struct align {
 
 #define MATCHES_MAX (2u << 20)
 
+/* Times later than this, 73 years after the machine booted, are not used, so that differences of times do not overflow. */
+#define ALIGN_TIME_MAX (1ull << 61)
+
 /* Returns for how many ns the machine slept between two anchors: by how much BOOTTIME advanced further than MONOTONIC. */
 static inline int64_t align_slept(const struct anchor *a, const struct anchor *b) {
     int64_t gained = b->boottime - b->mono - (a->boottime - a->mono);

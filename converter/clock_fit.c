@@ -90,7 +90,7 @@ static double slope(const struct clock_point *p, size_t n, double *scratch, doub
 /* Fits the points from one jump to the next. Their distances from the line are written to `residuals`. */
 static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_point *p, size_t n,
                        double *scratch, double *residuals) {
-    double error, s = slope(p, n, scratch, &error), span = (double)(p[n - 1].x - p[0].x);
+    double error, s = slope(p, n, scratch, &error), span = (double)p[n - 1].x - (double)p[0].x;
     double width[2][2] = {
         {0}}; /* two standard errors of the two knots at each end, the outer one first */
     size_t bins = n / BIN_POINTS, first = f->n;

@@ -165,6 +165,10 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
         tc->beyond++;
         return;
     }
+    if (torch_state_room(tc) != 0) {
+        j->calls.rc = SQLITE_NOMEM; /* torch_rows_end() returns it */
+        return;
+    }
     if (s) {
         v.has_step = s->source != TORCH_EVALUATION;
         v.flags |= v.has_step ? 0 : FLAG_EVALUATION;
@@ -192,7 +196,8 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
 /* kind: the kind of event that the interval began with. */
 static struct torch_interval interval_of(const struct torch_open *tc, unsigned kind,
                                          const struct torch_item *e) {
-    struct torch_interval v = {.ts = e->ts, .name = e->arg};
+    struct torch_interval v = {.ts = e->ts,
+                               .name = e->arg < TORCH_ROWS_NAMES ? e->arg : TORCH_ROWS_NAMES - 1};
     if (kind == TORCH_SPAN) {
         v.stage = e->arg == TORCH_SPAN_OPTIMIZER ? STAGE_OPTIMIZER
                   : e->arg == TORCH_SPAN_DATA    ? STAGE_DATA
@@ -266,6 +271,8 @@ static int take_calls(struct job *j, const struct trace_value *v) {
             break;
         }
     }
+    if (!tc->n)
+        torch_state_none(tc);
     return rc;
 }
 
@@ -343,6 +350,8 @@ static int note_model(struct job *j, uint64_t name) {
 
 static int take_name(struct job *j, const struct trace_value *v) {
     const struct trace_value *n = &v[TRACE_torch_name_name], *t = &v[TRACE_torch_name_type];
+    if (v[TRACE_torch_name_number].u >= TORCH_ROWS_NAMES)
+        return SQLITE_OK;
     char *name = text_utf8((const char *)n->p, n->n, NULL);
     char *type = text_utf8((const char *)t->p, t->n, NULL);
     int rc = name && type ? SQLITE_OK : SQLITE_NOMEM;

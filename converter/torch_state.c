@@ -14,18 +14,45 @@
 #define LATE_NS 10000000000u
 
 struct torch_open *torch_state_thread(struct torch_state *t, uint64_t tid) {
-    for (size_t i = 0; i < t->nthreads; i++)
-        if (t->threads[i]->tid == tid)
-            return t->threads[i];
-    void *more = realloc(t->threads, (t->nthreads + 1) * sizeof *t->threads);
-    struct torch_open *n = more ? calloc(1, sizeof *n) : NULL;
-    if (more)
+    uint32_t id = keys_find(&t->tids, &tid, sizeof tid);
+    int is_new;
+
+    if (id)
+        return t->threads[id - 1];
+    if (t->nthreads == t->threads_cap) {
+        size_t cap = t->threads_cap * 2 + 64;
+        void *more = realloc(t->threads, cap * sizeof *t->threads);
+        if (!more)
+            return NULL;
         t->threads = more;
-    if (!n)
+        t->threads_cap = cap;
+    }
+    struct torch_open *o = calloc(1, sizeof *o);
+    if (!o || !keys_put(&t->tids, &tid, sizeof tid, &is_new)) {
+        free(o);
         return NULL;
-    n->tid = tid;
-    t->threads[t->nthreads++] = n;
-    return n;
+    }
+    o->tid = tid;
+    t->threads[t->nthreads++] = o;
+    return o;
+}
+
+int torch_state_room(struct torch_open *o) {
+    if (o->n < o->cap)
+        return 0;
+    uint32_t cap = o->cap * 2 + 8;
+    void *more = realloc(o->open, cap * sizeof *o->open);
+    if (!more)
+        return -ENOMEM;
+    o->open = more;
+    o->cap = cap;
+    return 0;
+}
+
+void torch_state_none(struct torch_open *o) {
+    free(o->open);
+    o->open = NULL;
+    o->n = o->cap = 0;
 }
 
 int torch_state_model(struct torch_state *t, uint64_t name) {
@@ -142,9 +169,15 @@ static void threads(struct bytes *b, struct torch_state *t) {
             b->err = -ENOMEM;
             return;
         }
-        o->n = (uint32_t)many(b, o->n, TORCH_DEPTH);
-        for (uint32_t k = 0; k < o->n && !b->err; k++)
-            interval(b, &o->open[k], t->base, t->begun);
+        uint32_t n = (uint32_t)many(b, o->n, TORCH_DEPTH);
+        if (!b->out)
+            o->n = 0;
+        for (uint32_t k = 0; k < n && !b->err; k++) {
+            if (!b->out && (b->err = torch_state_room(o)) == 0)
+                o->open[o->n++] = (struct torch_interval){0};
+            if (!b->err)
+                interval(b, &o->open[k], t->base, t->begun);
+        }
     }
 }
 
@@ -353,9 +386,12 @@ int torch_state_known(struct torch_state *t) {
 }
 
 void torch_state_free(struct torch_state *t) {
-    for (size_t i = 0; i < t->nthreads; i++)
+    for (size_t i = 0; i < t->nthreads; i++) {
+        torch_state_none(t->threads[i]);
         free(t->threads[i]);
+    }
     free(t->threads);
+    keys_free(&t->tids);
     free(t->models);
     keys_free(&t->summed);
     free(t->sums);

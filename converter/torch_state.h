@@ -5,7 +5,9 @@
  *
  *     struct torch_state t = {.base = base};
  *     t.from                                    // the first block to be read; 0 at first
- *     torch_state_thread(&t, tid)                // the open calls of a thread, created if there are none; NULL: no memory
+ *     o = torch_state_thread(&t, tid)            // the open calls of a thread, created if there are none; NULL: no memory
+ *     torch_state_room(o)                        // makes room for one more of them. 0 or -ENOMEM
+ *     torch_state_none(o)                        // frees that room; call it when no call is open
  *     torch_state_model(&t, name)                // marks the module as a model. 0 or -ENOMEM
  *     torch_state_sum(&t, name, stage)           // the sums of its calls; NULL: no memory
  *     p = torch_state_save(&t, &point, later, &n)  // to be freed. NULL with n 0: nothing to be stored; with n 1: no memory
@@ -40,11 +42,11 @@ struct torch_interval {
     int part; /* enum torch_part that its time counts as; -1: that of the interval around it */
 };
 
-/* The open calls of one thread. */
+/* The open calls of one thread. A server may have a thread for each request, millions in all, so one without open calls is small. */
 struct torch_open {
     uint64_t tid, next_call;
-    struct torch_interval open[TORCH_DEPTH];
-    uint32_t n, beyond; /* beyond: how many are nested deeper than TORCH_DEPTH and not stored */
+    struct torch_interval *open;
+    uint32_t n, cap, beyond; /* beyond: how many are nested deeper than TORCH_DEPTH and not stored */
 };
 
 /* The sums of all calls of one module and stage. */
@@ -73,8 +75,9 @@ struct torch_state {
     uint64_t from, most; /* most: time of the latest event that is not read again */
     uint64_t since;      /* calls that ended before this time get no rows */
     struct torch_steps steps;
-    struct torch_open **threads;
-    size_t nthreads;
+    struct torch_open **threads; /* each stays where it is */
+    size_t nthreads, threads_cap;
+    struct keys tids; /* key: tid; for threads[id - 1] */
     uint8_t *models;    /* indexed by name: whether that module is a model (torch_name.model) */
     size_t nmodels;     /* 0: an older trace, which does not tell */
     uint64_t names;     /* highest number of a name */
@@ -87,6 +90,8 @@ struct torch_state {
 };
 
 struct torch_open *torch_state_thread(struct torch_state *t, uint64_t tid);
+int torch_state_room(struct torch_open *o);
+void torch_state_none(struct torch_open *o);
 int torch_state_model(struct torch_state *t, uint64_t name);
 struct torch_sum *torch_state_sum(struct torch_state *t, uint64_t name, unsigned stage);
 /* later: time of the earliest event after the point. */
