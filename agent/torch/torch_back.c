@@ -12,7 +12,6 @@
 int back_on;
 const void *back_unseen;
 static struct torch_record where; /* offsets of a node's number and its thread */
-static int proven;                /* (a) where.thread was right for a real node */
 static uint64_t pass_end;         /* (a) when the last outermost pass ended */
 static uint32_t passes;           /* (a) number of outermost passes that have ended */
 
@@ -26,7 +25,7 @@ void back_own(struct torch_thread *l, uint64_t next) {
         from = next; /* earlier nodes belong to no call */
     }
     if (!l->torch_id) {
-        __atomic_store_n(&l->torch_id, where.thread ? torch_lib.thread_id() : 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&l->torch_id, torch_lib.thread_id(), __ATOMIC_RELAXED);
         __atomic_store_n(&l->owned, l->generation, __ATOMIC_RELEASE);
     }
     if (from > next || next - from > TORCH_OWNERS)
@@ -47,24 +46,6 @@ static int owner_in(const struct torch_thread *l, uint64_t sequence, uint32_t *c
     return 1;
 }
 
-/* For a node whose maker is not known: this thread if it has that number, else the only other one that has it; NULL: none or several have. */
-static const struct torch_thread *guess(const struct torch_thread *l, uint64_t sequence,
-                                        uint32_t *call) {
-    const struct torch_thread *other, *hit = NULL;
-    uint32_t c = 0;
-    if (owner_in(l, sequence, call))
-        return l;
-    for (unsigned i = 0; (other = torch_thread_at(i)); i++) {
-        if (other == l || other->generation != l->generation || !owner_in(other, sequence, &c))
-            continue;
-        if (hit)
-            return NULL;
-        hit = other;
-        *call = c;
-    }
-    return hit;
-}
-
 static int is_of(const struct torch_thread *l, uint64_t thread, uint32_t generation) {
     return __atomic_load_n(&l->torch_id, __ATOMIC_ACQUIRE) == thread &&
            __atomic_load_n(&l->owned, __ATOMIC_RELAXED) == generation;
@@ -82,21 +63,16 @@ static const struct torch_thread *maker(struct torch_thread *l, uint64_t thread)
     return NULL;
 }
 
-/* The thread whose forward pass made the node, and the call; NULL: not known, or within no call. Each thread numbers its nodes
- * from 0, so the number alone does not tell the thread. */
+/* The thread whose forward pass made the node, and the call; NULL: within no call. Each thread numbers its nodes from 0. */
 static const struct torch_thread *owner(struct torch_thread *l, uint64_t sequence, uint64_t thread,
                                         uint32_t *call) {
-    const struct torch_thread *of;
-    if (!thread || (!(of = maker(l, thread)) && !__atomic_load_n(&proven, __ATOMIC_RELAXED)))
-        return guess(l, sequence, call);
+    const struct torch_thread *of = maker(l, thread);
     if (!of || !owner_in(of, sequence, call))
         return NULL;
     if (of != l && !is_of(of, thread, l->generation)) { /* another thread has the struct now */
         *call = 0;
         return NULL;
     }
-    if (!__atomic_load_n(&proven, __ATOMIC_RELAXED))
-        __atomic_store_n(&proven, 1, __ATOMIC_RELAXED);
     return of;
 }
 
@@ -307,7 +283,7 @@ static void back_node(struct torch_thread *l, const struct torch_thread *of, uin
         enter(l, of, path[n - 1 - k]);
 }
 
-/* A node begins that has this number; `thread` is PyTorch's number of the thread that made it (0: not known). */
+/* A node begins that has this number; `thread` is PyTorch's number of the thread that made it. */
 static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
     uint32_t call = 0;
     const void *no = __atomic_load_n(&back_unseen, __ATOMIC_RELAXED);
@@ -333,7 +309,7 @@ static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t t
 
 int back_begins(const void *rf) {
     struct torch_thread *l;
-    uint64_t sequence, thread = 0;
+    uint64_t sequence, thread;
     if (!back_on)
         return 0;
     memcpy(&sequence, (const char *)rf + where.sequence, sizeof sequence);
@@ -341,8 +317,7 @@ int back_begins(const void *rf) {
         return 0;
     if (!(l = torch_thread_here()) || (nodes_proven() && l->node.state != BEGUN))
         return 1;
-    if (where.thread)
-        memcpy(&thread, (const char *)rf + where.thread, sizeof thread);
+    memcpy(&thread, (const char *)rf + where.thread, sizeof thread);
     nodes_agree(l, sequence, thread);
     back_begins_at(l, sequence, thread);
     return 1;
@@ -378,22 +353,15 @@ int back_end(struct torch_thread *l, const struct back_pass *save, uint32_t dept
 /* ---- life ---- */
 
 int back_start(char *why, size_t n) {
-    static char reason[120]; /* why `where` is incomplete */
+    char reason[120] = "this PyTorch lacks the count of nodes";
     why[0] = 0;
     if (back_on)
         return 0;
-    if (!where.sequence) {
-        if (!torch_lib.peek)
-            snprintf(reason, sizeof reason, "this PyTorch lacks the count of nodes");
-        if (!torch_lib.peek || torch_record_find(&where, reason, sizeof reason)) {
-            snprintf(why, n, "modules' backward is off: %s", reason);
-            return -ENOTSUP;
-        }
+    if (!where.sequence && (!torch_lib.peek || torch_record_find(&where, reason, sizeof reason))) {
+        snprintf(why, n, "modules' backward is off: %s", reason);
+        return -ENOTSUP;
     }
-    if (!where.thread)
-        snprintf(why, n, "modules' backward goes by the nodes' numbers alone: %s", reason);
-    if (where.thread)
-        nodes_hook(); /* if that fails, the callback alone is used */
+    nodes_hook(); /* if that fails, the callback alone is used */
     __atomic_store_n(&back_on, 1, __ATOMIC_RELEASE);
     return 0;
 }

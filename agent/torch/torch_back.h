@@ -28,8 +28,8 @@ struct back_pass {
     const struct torch_thread *of;
 };
 
-/* Turns it on. Returns 0, with a reason in `why` if it works with limits; -errno with a reason: it stays off. Service thread, once torch_lib
- * is loaded; call step_observe() afterwards, with nodes until back_proven(). */
+/* Turns it on. Returns 0, or -ENOTSUP with a reason in `why`: it stays off. Service thread, once torch_lib is loaded; call step_observe()
+ * afterwards, with nodes until back_proven(). */
 int back_start(char *why, size_t n);
 void back_stop(void);
 /* Whether nodes are seen without the callback. */

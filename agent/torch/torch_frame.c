@@ -116,6 +116,14 @@ const void *frame_optimizer(void) {
     return self;
 }
 
+static const void *in_compiled(void *frame) {
+    return is_of(frame, "use_grad", "torch/optim/optimizer.py") ? frame : NULL;
+}
+
+int frame_compiled(void) {
+    return first_frame(py.PyEval_GetFrame(), NEAR, in_compiled) != NULL;
+}
+
 /* ---- threads ---- */
 
 int frame_left(uint64_t thread) {

@@ -3,7 +3,7 @@
  * torch_frame.h - finds what only the Python frames show of PyTorch's calls: a module's call that was not seen (m.__call__(x), or one that began before
  * the recording), the optimizer that steps, a thread that runs no Python any more.
  *
- * Frames are walked, at some 0.3 us each, so these are called only once for each module or thread, or at the first steps. The GIL is held unless stated otherwise.
+ * Frames are walked, at some 0.3 us each, so these are called only once for each module or thread, or at the first and at compiled steps. The GIL is held unless stated otherwise.
  */
 #ifndef PROBING_AGENT_TORCH_FRAME_H
 #define PROBING_AGENT_TORCH_FRAME_H
@@ -22,6 +22,8 @@ int frame_call(void);
 const void *frame_whole(void);
 /* The optimizer whose step() this thread is in, a pointer for comparison only; NULL: not found. GIL held or not. */
 const void *frame_optimizer(void);
+/* Whether this thread is in an optimizer's compiled step(): torch breaks the graph in its decorator, _use_grad(), whose frame is then there. */
+int frame_compiled(void);
 /* 1 when that thread (pthread_self()) runs no Python any more. GIL held or not. */
 int frame_left(uint64_t thread);
 

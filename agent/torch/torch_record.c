@@ -46,8 +46,7 @@ static int take(struct picture *p) {
     taken = NULL;
     if (!err) {
         memcpy(p->before, object, BYTES);
-        if (torch_lib.set_async)
-            torch_lib.set_async(object);
+        torch_lib.set_async(object);
         memcpy(p->after, object, BYTES);
         torch_lib.destroy(object);
     }
@@ -93,7 +92,8 @@ int torch_record_find(struct torch_record *at, char *why, size_t n) {
                                 .ids = 1};
     memset(at, 0, sizeof *at);
     why[0] = 0;
-    if (!torch_lib.construct || !torch_lib.destroy ||
+    if (!torch_lib.construct || !torch_lib.destroy || !torch_lib.set_async ||
+        !torch_lib.thread_id ||
         (!torch_lib.before && !torch_lib.before_std && !torch_lib.before_c10)) {
         snprintf(why, n, "this PyTorch lacks what finds a node's number");
         return -ENOTSUP;
@@ -108,9 +108,9 @@ int torch_record_find(struct torch_record *at, char *why, size_t n) {
                  places);
         return -ENOTSUP;
     }
-    if (torch_lib.set_async && torch_lib.thread_id)
-        at->thread = find_thread(at->sequence);
-    if (!at->thread)
+    if (!(at->thread = find_thread(at->sequence))) {
+        at->sequence = 0;
         snprintf(why, n, "a node does not say which thread's forward made it");
-    return 0;
+    }
+    return at->thread ? 0 : -ENOTSUP;
 }

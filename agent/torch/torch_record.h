@@ -22,12 +22,10 @@
 #include <stddef.h>
 
 struct torch_record {
-    unsigned sequence; /* offset of sequence_nr_ in a RecordFunction; 0: not found */
-    unsigned thread;   /* offset of fwd_thread_id_; 0: not found */
+    unsigned sequence, thread; /* offsets of sequence_nr_ and fwd_thread_id_; 0: not found */
 };
 
-/* Service thread, once torch_lib is loaded. Returns 0; if only the forward thread was not found, with at->thread 0 and the reason in `why` (else
- * `why` is empty); -ENOTSUP with a reason in `why`. */
+/* Service thread, once torch_lib is loaded. Returns 0, or -ENOTSUP with a reason in `why`. */
 int torch_record_find(struct torch_record *at, char *why, size_t n);
 
 #endif

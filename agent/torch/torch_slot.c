@@ -276,6 +276,19 @@ static int hook_engine(void) {
     return engine_def && !loaded_patch(&engine_def->fn, run_backward) ? 0 : -ENOTSUP;
 }
 
+/* ---- compiled steps ---- */
+
+static capi_function *eval_frame_was;
+
+/* Stands in for Dynamo's set_eval_frame(callback), by which it enters compiled code (None: leaves it) and which it never traces. */
+static void *set_eval_frame(void *self, void *callback, ssize_t n, void *names) {
+    void *old = eval_frame_was(self, callback, n, names);
+    struct torch_thread *l = old == py.None && callback != old ? torch_thread_here() : NULL;
+    if (l)
+        step_compiled(l);
+    return old;
+}
+
 /* ---- life ---- */
 
 int slots_install(char *why, size_t n) {
@@ -300,6 +313,9 @@ int slots_install(char *why, size_t n) {
         if ((own = own_init_subclass()) == py.None &&
             (hook = py.PyDescr_NewClassMethod(type, &init_subclass_def)))
             py.PyObject_SetAttrString(type, "__init_subclass__", hook);
+        if (!eval_frame_was)
+            eval_frame_was = capi_replace("torch._C._dynamo.eval_frame", "set_eval_frame", PY_ONE,
+                                          set_eval_frame);
         if (hook_engine())
             snprintf(why, n, "no time of backward passes: the engine's method is not as expected");
     }

@@ -371,6 +371,11 @@ void step_backward_done(struct torch_thread *l) {
         optimizer_done(l);
 }
 
+void step_compiled(struct torch_thread *l) {
+    if (s.passed && !l->passes && !l->marks[TORCH_MARK_OPTIMIZER].open && frame_compiled())
+        optimizer_done(l);
+}
+
 /* probing.step() */
 static void manual(int64_t number) {
     struct torch_thread *l = torch_thread_here();

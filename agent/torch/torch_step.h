@@ -15,8 +15,8 @@
  *   within the DataLoader, is no evaluation.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step, less the evaluation between them of a model in evaluation
  *   mode. A step that GradScaler skips calls no Optimizer.step, so its passes count in the next one.
- * - Where no Optimizer.step is seen (a compiled one), Optimizer.zero_grad after a backward pass ends a step; if a batch was asked for or evaluation
- *   began before it, the step ends there. Such steps count from the eighth on, all eight at once then, because GradScaler may skip steps.
+ * - A compiled Optimizer.step after a backward pass is seen, too, where torch's own classes have it. Where none is seen, Optimizer.zero_grad after a
+ *   backward pass ends a step, or the batch or evaluation that comes before it: from the eighth on, all eight at once (GradScaler may skip steps).
  * - Without an optimizer each outermost call of the first root module is a step. In a training that steps by hand the first such call after a backward
  *   pass ends a step; if a torch.optim.Optimizer exists, only from the 65th on, because the passes before may be an accumulation.
  * - When an optimizer, a training by hand, or the program steps after all, its first step is number 0. What the root's calls had counted before that
@@ -39,6 +39,9 @@ void step_root_done(struct torch_thread *l);
 /* A backward pass begins; the outermost one has ended. */
 void step_backward(struct torch_thread *l);
 void step_backward_done(struct torch_thread *l);
+
+/* Compiled code goes on: an optimizer's step may lie before. GIL held. */
+void step_compiled(struct torch_thread *l);
 
 /* rate in millionths: the share of steps whose modules are recorded. */
 void step_rate(uint32_t millionths);

@@ -68,6 +68,25 @@ class Breaks(nn.Module):
         return self.b(x)
 
 
+def whole_step(backend):
+    """The pass and the optimizer's step are compiled; two steps of two optimizers in each call."""
+    a, b = Plain(), Plain()
+    first, second = sgd(a), sgd(b)
+
+    @torch.compile(backend=backend)
+    def both(x):  # without a loop around them: such a function is not compiled
+        a(x).pow(2).mean().backward()
+        first.step()
+        loss = b(a(x)).pow(2).mean()
+        loss.backward()
+        second.step()
+        for p in list(a.parameters()) + list(b.parameters()):
+            p.grad = None
+        return loss
+
+    print("losses", json.dumps([both(torch.randn(2, 4)).item().hex() for _ in range(5)]), flush=True)
+
+
 BACKEND = os.environ.get("SCENE_BACKEND", "aot_eager")
 
 
@@ -89,6 +108,7 @@ def compiled():
     model = torch.compile(Breaks(), backend=count)
     train(model, sgd(model), 4)
     print("graphs breaks", json.dumps(graphs), flush=True)
+    whole_step(count)
     said = dynamo.explain(Compiled())(torch.randn(2, 4))
     print("explain", json.dumps([said.graph_count, said.graph_break_count]), flush=True)
     print("counters", json.dumps({k: dict(v) for k, v in dynamo.utils.counters.items() if k in ("graph_break", "unimplemented")}), flush=True)
