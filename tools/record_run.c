@@ -90,14 +90,33 @@ static void wait_for(pid_t pid, int *status) {
         ;
 }
 
+/*
+ * Handlers also for what is ignored, as SIGINT is by a job that a script starts with "&": the program may set a handler of its own.
+ * ignore_again() undoes it in the child, whose program inherits what we were started with, and in the parent afterwards.
+ */
+static void catch_all(struct sigaction *was) {
+    struct sigaction sa = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART};
+
+    sigfillset(&sa.sa_mask);
+    for (size_t i = 0; i < NPASSED; i++)
+        sigaction(passed_on[i], &sa, &was[i]);
+}
+
+static void ignore_again(const struct sigaction *was) {
+    for (size_t i = 0; i < NPASSED; i++) {
+        if (was[i].sa_handler == SIG_IGN)
+            sigaction(passed_on[i], &was[i], NULL);
+    }
+}
+
 static void run_in_child(char **argv, void (*setup)(void *), void *arg, const sigset_t *mask,
-                         int fd, int at_parents_end) {
+                         const struct sigaction *was, int fd, int at_parents_end) {
     if (at_parents_end) /* not inherited by fork: the signal that we get when our parent ends, the program gets when we end */
         prctl(PR_SET_PDEATHSIG, at_parents_end);
     setup(arg);
     run_signals(0);
-    sigprocmask(SIG_SETMASK, mask,
-                NULL); /* exec removes the handlers; ignored signals were never changed */
+    ignore_again(was);
+    sigprocmask(SIG_SETMASK, mask, NULL); /* exec removes the handlers */
     execvp(argv[0], argv);
     int e = errno;
     while (write(fd, &e, sizeof e) < 0 && errno == EINTR)
@@ -106,7 +125,7 @@ static void run_in_child(char **argv, void (*setup)(void *), void *arg, const si
 }
 
 int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *out) {
-    struct sigaction sa = {.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART}, was;
+    struct sigaction was[NPASSED];
     sigset_t all, mask;
     int fds[2], status = 0, at_parents_end = 0;
 
@@ -115,16 +134,12 @@ int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
     sigfillset(&all);
-    sigfillset(&sa.sa_mask);
     sigprocmask(SIG_BLOCK, &all, &mask);
-    for (size_t i = 0; i < NPASSED; i++) {
-        if (sigaction(passed_on[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
-            sigaction(passed_on[i], &sa, NULL);
-    }
+    catch_all(was);
     uint64_t start = sys_now();
     pid_t pid = fork();
     if (pid == 0)
-        run_in_child(argv, setup, arg, &mask, fds[1], at_parents_end);
+        run_in_child(argv, setup, arg, &mask, was, fds[1], at_parents_end);
     int error = pid < 0 ? -errno : 0;
     child = out->pid = pid > 0 ? pid : 0;
     sigprocmask(SIG_SETMASK, &mask, NULL);
@@ -142,6 +157,7 @@ int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *
         else
             out->status = WEXITSTATUS(status);
     }
+    ignore_again(was);
     close(fds[0]);
     return error;
 }

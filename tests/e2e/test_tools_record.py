@@ -233,6 +233,19 @@ def test_interrupt_sent_to_the_recorder_alone(build, spawn, tmp_path):
     assert process.wait(timeout=240) == 5
 
 
+@pytest.mark.parametrize("inherited", [signal.SIG_IGN, signal.SIG_DFL])
+def test_an_interrupt_that_was_ignored_at_the_start(build, spawn, tmp_path, inherited):
+    """A script's jobs in the background ignore SIGINT; a server that sets a handler of its own is interrupted all the same."""
+    path = script(tmp_path, "import signal; print('inherited', int(signal.getsignal(signal.SIGINT) == signal.SIG_IGN), flush=True)" + STEADY)
+    process = spawn(["sh", "-c", "trap %s INT; exec \"$@\"" % ("''" if inherited == signal.SIG_IGN else "-"), "sh", build.tool("probing-record"),
+                     "-o", tmp_path / "t.zst", PY, path], stderr=subprocess.PIPE)
+    assert wait_for_line(process, "inherited").split()[-1] == str(int(inherited == signal.SIG_IGN))
+    wait_for_line(process, "ready")
+    os.kill(process.pid, signal.SIGINT)
+    wait_for_line(process, "got SIGINT")
+    assert process.wait(timeout=240) == 5
+
+
 def test_nohup(build, spawn, tmp_path):
     process, pid = start_steady(build, spawn, tmp_path, before=["nohup"])
     os.kill(process.pid, signal.SIGHUP)
