@@ -97,8 +97,8 @@ void *capi_module(const char *name) {
     return initializing == py.True ? NULL : module;
 }
 
-capi_function *capi_replace(const char *module, const char *name, int flags, capi_function *ours) {
-    CAPI_AUTO void *f = capi_attr(capi_module(module), name);
+capi_function *capi_replace(void *module, const char *name, int flags, capi_function *ours) {
+    CAPI_AUTO void *f = capi_attr(module, name);
     if (!f || capi_type(f) != py.CFunction_Type)
         return NULL;
     struct py_method *m = *(struct py_method **)capi_at(f, CAPI_M_ML);

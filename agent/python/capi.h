@@ -157,9 +157,9 @@ int capi_classes(void *class, int (*fn)(void *class));
 void *capi_module(const char *name);
 /* The C function behind a built-in function. Depending on its calling convention CPython passes all four arguments, or only the first two or three. */
 typedef void *capi_function(void *self, void *args, ssize_t n, void *names);
-/* Puts `ours` into the definition (writable data of the interpreter) of a built-in function whose calling convention is `flags`. Returns
+/* Puts `ours` into the definition (writable data) of a built-in function of a module (which may be NULL) whose calling convention is `flags`. Returns
  * the previous C function, which `ours` has to call with the arguments it was given; NULL: there is no such function with these flags. */
-capi_function *capi_replace(const char *module, const char *name, int flags, capi_function *ours);
+capi_function *capi_replace(void *module, const char *name, int flags, capi_function *ours);
 /* static CAPI_KEPT void *name: a pointer to an object that is kept. Reset to NULL when Python ends: a program that embeds Python may start it again. */
 #define CAPI_KEPT __attribute__((section("capi_kept")))
 /* To be called before such a pointer is set, unless its object comes from capi_run(). With the GIL. */

@@ -209,8 +209,9 @@ static void *leave(void *self, void *args, ssize_t n, void *names) {
 
 /* Replaces os._exit(). With the GIL. */
 static void see_exit(void) {
-    if (!exit_was && !(exit_was = capi_replace("posix", "_exit", PY_FASTCALL | PY_KEYWORDS, leave)))
-        exit_was = capi_replace("posix", "_exit", PY_FASTCALL, leave); /* in 3.6 */
+    if (!exit_was &&
+        !(exit_was = capi_replace(capi_module("posix"), "_exit", PY_FASTCALL | PY_KEYWORDS, leave)))
+        exit_was = capi_replace(capi_module("posix"), "_exit", PY_FASTCALL, leave); /* in 3.6 */
 }
 
 /* start(conf) -> 0 or -errno */

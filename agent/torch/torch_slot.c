@@ -34,6 +34,7 @@ static void *base, *hook;     /* nn.Module; our __init_subclass__, or NULL: it h
 static uint64_t rescanned;
 static struct py_method *engine_def;
 static void *engine_was;
+static capi_function *eval_frame_was;
 
 static call_fn **slot_of(void *type) {
     return capi_at(type, CAPI_TP_CALL);
@@ -233,7 +234,7 @@ static void *init_subclass(void *cls, void *args, void *kw) {
 static struct py_method init_subclass_def = {"__init_subclass__", init_subclass,
                                              PY_VARARGS | PY_KEYWORDS, NULL};
 
-/* ---- the engine ---- */
+/* ---- the engine and Dynamo ---- */
 
 static void *run_backward(void *self, void *args, void *kw) {
     call_fn *was = engine_was;
@@ -276,10 +277,6 @@ static int hook_engine(void) {
     return engine_def && !loaded_patch(&engine_def->fn, run_backward) ? 0 : -ENOTSUP;
 }
 
-/* ---- compiled steps ---- */
-
-static capi_function *eval_frame_was;
-
 /* Stands in for Dynamo's set_eval_frame(callback), by which it enters compiled code (None: leaves it) and which it never traces. */
 static void *set_eval_frame(void *self, void *callback, ssize_t n, void *names) {
     void *old = eval_frame_was(self, callback, n, names);
@@ -297,6 +294,8 @@ int slots_install(char *why, size_t n) {
     if (!type)
         return -EAGAIN;
     CAPI_AUTO void *weak = py.PyWeakref_NewRef(type, NULL), *own = NULL;
+    CAPI_AUTO void *outer = capi_attr(capi_module("torch._C"), "_dynamo"),
+                   *dynamo = capi_attr(outer, "eval_frame");
     const char *wrong = py.PyType_GetSlot(type, PY_TP_CALL) != (void *)*slot_of(type)
                             ? "the slot of calls is not where this Python should have it"
                         : !weak || capi_weak(weak) != type
@@ -314,8 +313,7 @@ int slots_install(char *why, size_t n) {
             (hook = py.PyDescr_NewClassMethod(type, &init_subclass_def)))
             py.PyObject_SetAttrString(type, "__init_subclass__", hook);
         if (!eval_frame_was)
-            eval_frame_was = capi_replace("torch._C._dynamo.eval_frame", "set_eval_frame", PY_ONE,
-                                          set_eval_frame);
+            eval_frame_was = capi_replace(dynamo, "set_eval_frame", PY_ONE, set_eval_frame);
         if (hook_engine())
             snprintf(why, n, "no time of backward passes: the engine's method is not as expected");
     }

@@ -103,8 +103,9 @@ static void *thread_object(void *self, void *args, ssize_t n, void *names) {
 }
 
 void trigger_exception_install(void) {
-    if (!sys_was && !(sys_was = capi_replace("sys", "__excepthook__", PY_FASTCALL, sys_array)))
-        sys_was = capi_replace("sys", "__excepthook__", PY_VARARGS, sys_tuple);
+    if (!sys_was &&
+        !(sys_was = capi_replace(capi_module("sys"), "__excepthook__", PY_FASTCALL, sys_array)))
+        sys_was = capi_replace(capi_module("sys"), "__excepthook__", PY_VARARGS, sys_tuple);
     if (!thread_was)
-        thread_was = capi_replace("_thread", "_excepthook", PY_ONE, thread_object);
+        thread_was = capi_replace(capi_module("_thread"), "_excepthook", PY_ONE, thread_object);
 }
