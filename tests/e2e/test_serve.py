@@ -131,6 +131,14 @@ def test_who_may_ask(serve, database):
     assert "access-control-allow-origin" not in server.ask("/api/v1/info", Origin="http://127.0.0.1:%d" % server.port)[1]
 
 
+@pytest.mark.parametrize("text", ["", "\n", "\n" + TOKEN, " " + TOKEN, "too-short\n", "sixteen letters?" * 2])
+def test_a_token_file_without_a_token(build, run, database, tmp_path, text):
+    """A server with an empty token would answer everybody."""
+    (tmp_path / "token").write_text(text)
+    said = run([build.tool("probing"), "serve", "-l", "127.0.0.1:0", "--token-file", tmp_path / "token", database], check=2 if text else 3, timeout=60).stderr
+    assert ("its first line is not 16 to 199 letters" if text else "it is empty") in said
+
+
 def test_names_of_this_machine(serve, spawn, build, tmp_path):
     """On an address that others can reach, the server accepts the names of this machine, those of --host-name, and no others. On the
     loopback address alone it does not even accept the machine's name, by which nobody would call it."""
@@ -219,6 +227,38 @@ def test_time_includes_what_is_read(serve, build, spawn, tmp_path):
     assert status == 200 and json.loads(body)[0]["n"] == 1
 
 
+def test_arrow_of_what_is_being_recorded(serve, database, build, spawn, tmp_path):
+    """Arrow's bytes have NULs among them: an answer that another program makes is passed on to its end."""
+    spawn([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-c", PROGRAM], ready="up")
+    sql, opened, live = "SELECT 1.5 AS a, 'text' AS b", serve(database), serve()
+    wait_until(lambda: live.query(sql)[0] == 200)
+    answer = opened.query(sql, format="arrow")[2]
+    assert len(answer) > 100 and live.query(sql, format="arrow")[2] == answer == opened.query(sql, format="arrow", live=True)[2]
+
+
+@pytest.mark.parametrize("sql, status", [
+    # a value of which SQLite may make no copy, as both take more memory than the server allows
+    ("SELECT mode(printf('%.*c', 400000000, 'a')) AS a", 413), ("SELECT string_agg(printf('%.*c', 400000000, 'a'), ',' ORDER BY 1) AS a", 413),
+    # tables that read each other, one call of SQLite within the other
+    ("WITH " + ", ".join("a%d AS (SELECT * FROM a%d)" % (i, i + 1) for i in range(20000)) + " SELECT * FROM a0", 409),
+    ("WITH " + ", ".join("a%d AS (SELECT DISTINCT x FROM a%d ORDER BY x LIMIT 5)" % (i, i + 1) for i in range(900)) + ", a900 AS (SELECT 1 AS x) SELECT * FROM a0", 200),
+    ("SELECT substr_index('a.b', '.', -9223372036854775808) AS a", 200)], ids=["mode", "ordered", "tables", "less tables", "substr_index"])
+def test_no_query_ends_the_server(serve, database, sql, status):
+    server = serve(database)
+    assert server.query(sql)[0] == status
+    assert server.query("SELECT 1 AS a")[0] == 200 and server.process.poll() is None
+
+
+def test_more_traces_than_a_thousand(build, spawn, database, tmp_path):
+    """All traces that it was started with are listed, and asked by the commands."""
+    for i in range(1100):
+        shutil.copy(str(database.parent / "t.zst"), str(tmp_path / ("%d.zst" % i)))
+    process = spawn([build.tool("probing"), "serve", "-l", "127.0.0.1:0"] + sorted(tmp_path.glob("*.zst")), stderr=subprocess.DEVNULL,
+                    env=dict(os.environ, PROBING_TOKEN=TOKEN))
+    server = Server(process, process.stdout.readline().decode())
+    assert len(json.loads(server.ask("/api/v1/traces")[2])) == 1100
+
+
 def test_a_temporary_database_is_not_opened_by_its_name(serve, database):
     """Without a cache the traces are converted into a file whose name is removed at once, and others may make a file of that name."""
     server = serve(database.parent / "t.zst", PROBING_CACHE_DIR="")
@@ -259,6 +299,37 @@ def test_clients_that_take_no_answer(serve, database):
         thread.join()
         for s in held:
             s.close()
+
+
+@pytest.mark.slow
+def test_strangers_hold_no_connection(serve, database):
+    """Clients without a token take all connections, ask for what needs none, and read a byte now and then: the others are served after a
+    while."""
+    server = serve(database)
+    held = []
+    for _ in range(100):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        s.connect(("127.0.0.1", server.port))
+        s.setblocking(False)
+        try:
+            s.send(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 3000)
+        except BlockingIOError:
+            pass
+        held.append(s)
+    status, tries = None, 0
+    while status != 200:
+        tries += 1
+        assert tries < 120
+        for s in held:
+            try:
+                s.recv(1)
+            except OSError:
+                pass
+        try:
+            status = server.query("SELECT 1 AS a")[0]
+        except OSError:
+            time.sleep(0.5)
 
 
 def test_many_and_slow_clients(serve, database):
@@ -372,9 +443,12 @@ def test_control_needs_its_token(serve, remote, target, build, run, tmp_path):
     out = tmp_path / "out"
     for args in (["flamegraph", pid, "-o", out], ["flamegraph", pid, "--output=%s" % out], ["flamegraph", pid, "-o%s" % out], ["backtrace", pid, "--core", "x"],
                  ["query", pid, "-f", "/etc/passwd"], ["query", pid, "--file=/etc/pass wd", "SELECT 1"], ["query", pid, "-f /etc/passwd", "SELECT 1"],
-                 ["query", pid, "/etc/passwd", "SELECT 1"], ["backtrace", pid, "--stop"], ["list", "/etc"]):
+                 ["query", pid, "/etc/passwd", "SELECT 1"], ["backtrace", pid, "--stop"], ["backtrace", pid, "--color", "--stop"],
+                 ["backtrace", pid, "--color", "--exe=x"], ["list", "/etc"]):
         assert "may not be used" in remote(server, *args, check=3).stderr, args
     assert not out.exists()
+    for args in (["--color"], ["--color=never", "--main"], ["--color", "--json"]):
+        assert remote(server, "backtrace", pid, *args).stdout, args
     for body in ({}, {"command": "list", "args": "x"}, {"command": "list", "args": [1]}, {"command": "status"}, {"command": "status", "pid": -1},
                  {"command": "status", "pid": 1.5}, {"command": "status", "pid": "1"}, {"command": "status", "pid": 1000000000}, {"command": "top", "pid": 0},
                  {"command": "list", "pid": "1"}, {"command": "rm"}):

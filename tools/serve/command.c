@@ -35,13 +35,14 @@
 static const struct allowed {
     const char *word;
     int process, control; /* control: needs its token; all options may be used */
-    const char *options;  /* " --flag --with= ", each between blanks; NULL: any */
-    int words;            /* most arguments that are no options */
+    const char *
+        options; /* " --flag --with= ", each between blanks; with both, the value follows an = sign; NULL: any */
+    int words; /* most arguments that are no options */
 } allowed[] = {
     {"list", 0, 0, " --json ", 0},
     {"status", 1, 0, " --json ", 0},
     {"backtrace", 1, 0,
-     " --json --folded --native --python --main --locals --tasks --color= --thread= ", 0},
+     " --json --folded --native --python --main --locals --tasks --color --color= --thread= ", 0},
     {"top", 1, 0, " --json --window= --view= ", 0},
     {"memory", 1, 0, " --json --csv --markdown --box --format= ", 0},
     {"query", 1, 0, " --json --csv --markdown --box --format= --timeout= --tables ", 1},
@@ -83,6 +84,7 @@ static int is_option(const char *text) {
 static int may_use(const struct allowed *a, const char *arg, int *value) {
     char flag[64], with[64];
     size_t n = strcspn(arg, "=");
+    int may_stand, may_have; /* it may stand alone; it may have a value */
 
     if (!a->options || n > 40) {
         *value = 0;
@@ -90,8 +92,10 @@ static int may_use(const struct allowed *a, const char *arg, int *value) {
     }
     snprintf(flag, sizeof flag, " %.*s ", (int)n, arg);
     snprintf(with, sizeof with, " %.*s= ", (int)n, arg);
-    *value = !arg[n] && strstr(a->options, with) != NULL;
-    return (!arg[n] && strstr(a->options, flag)) || strstr(a->options, with);
+    may_stand = strstr(a->options, flag) != NULL;
+    may_have = strstr(a->options, with) != NULL;
+    *value = !arg[n] && may_have && !may_stand;
+    return may_have || (!arg[n] && may_stand);
 }
 
 /* Makes argv for the request; argv[0] is the program, and the strings belong to the request. Returns 0, or the HTTP status and *why. */
@@ -350,12 +354,11 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
     }
     while (!too_much && (which = next(&c, r, end, buf, 65535, &n)) >= 0) {
         buf[n] = 0;
-        char *all = which == 0 && size + (size_t)n < OUTPUT_MAX
-                        ? realloc(text, size + (size_t)n + 1)
-                        : NULL;
+        char *all =
+            which == 0 && size + (size_t)n < OUTPUT_MAX ? realloc(text, size + (size_t)n) : NULL;
         too_much = which == 0 && !all;
         if (all) {
-            memcpy(all + size, buf, (size_t)n + 1);
+            memcpy(all + size, buf, (size_t)n);
             text = all;
             size += (size_t)n;
         } else if (which == 1 && !*why) {
@@ -374,9 +377,10 @@ enum MHD_Result serve_output(const struct request *r, const char *type, const ch
     else if (which == -3)
         done = serve_error(r, MHD_HTTP_REQUEST_TIMEOUT, "%s took longer than its timeout",
                            strcmp(args[0], "query") == 0 ? "the query" : args[0]);
-    else if (code <= TOOL_PARTIAL && text)
-        done = serve_reply(r, MHD_HTTP_OK, type, text);
-    else
+    else if (code <= TOOL_PARTIAL && text) { /* all of its bytes: Arrow's have NULs among them */
+        done = serve_queue(r, MHD_HTTP_OK, type,
+                           MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_COPY));
+    } else
         done = serve_error(r, code == TOOL_USAGE ? MHD_HTTP_BAD_REQUEST : MHD_HTTP_CONFLICT, "%s",
                            *why ? why : "the command gave no answer");
     free(text);

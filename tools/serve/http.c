@@ -316,14 +316,15 @@ static enum MHD_Result route(struct request *r, const char *body, size_t size) {
             found = &paths[i];
     }
     r->control = serve.control && serve_has_token(r->connection, serve.control, 1);
-    int may = (found && found->open) || !*serve.token || r->control ||
-              serve_has_token(r->connection, serve.token, 0);
-    if (!may && found && found->run == get_page) {
+    int known = !*serve.token || r->control || serve_has_token(r->connection, serve.token, 0);
+    if (!known && found && found->run == get_page) {
         const char *token =
             MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "token");
-        may = token && serve_is_same(serve.token, token);
+        known = token && serve_is_same(serve.token, token);
     }
-    if (!may)
+    if (known)
+        set_waiting(r->connection, 0);
+    else if (!found || !found->open)
         return serve_error(r, MHD_HTTP_UNAUTHORIZED,
                            "this needs the token that the server printed when it began (open its "
                            "address with ?token=, or send Authorization: Bearer)");
@@ -389,6 +390,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     }
     r.received = u->received;
     set_waiting(c, 0);
+    serve_until(
+        &r,
+        SERVE_REQUEST_S); /* until it is known who asks: a stranger holds no connection for longer */
     if (u->too_much)
         return serve_error(&r, MHD_HTTP_CONTENT_TOO_LARGE, "a request has at most %u bytes",
                            SERVE_BODY_MAX);
@@ -419,7 +423,7 @@ int serve_http_start(int listener, const char *certificate, const char *key) {
         MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)SERVE_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)65536, MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)(1 << 20), MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL,
+        (size_t)(4 << 20), MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_ARRAY, certificate ? tls : none,
         MHD_OPTION_END);
     if (!daemon_)

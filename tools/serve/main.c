@@ -83,6 +83,8 @@ static char *read_file(const char *path) {
     return NULL;
 }
 
+#define A_TOKEN "16 to 199 letters, digits or -_.~"
+
 static int is_token(const char *text) {
     return strlen(text) >= 16 && strlen(text) < 200 &&
            !text[strspn(text,
@@ -97,6 +99,8 @@ static int set_tokens(const struct options *o) {
         if (!text)
             return TOOL_FAILED;
         text[strcspn(text, " \r\n")] = 0;
+        if (!is_token(text)) /* an empty one would let everybody in */
+            return tool_usage("--token-file %s: its first line is not " A_TOKEN, o->token_file);
         serve.token = text;
     } else if (o->socket) {
         serve.token = "";
@@ -108,7 +112,7 @@ static int set_tokens(const struct options *o) {
     if (!serve.token || (o->control && !serve.control))
         return tool_fail("cannot make a token: %s", strerror(errno));
     if ((*serve.token && !is_token(serve.token)) || (serve.control && !is_token(serve.control)))
-        return tool_usage("a token has 16 to 199 letters, digits or -_.~");
+        return tool_usage("a token is " A_TOKEN);
     if (serve.control && strcmp(serve.control, serve.token) == 0)
         return tool_usage("the control token must be another one");
     return TOOL_OK;

@@ -21,10 +21,11 @@
 #include <stdint.h>
 
 #define SERVE_CONNECTIONS 100
-#define SERVE_REQUEST_S   10 /* a request must have arrived by then, or its connection is closed */
-#define SERVE_REPORT      10
-#define SERVE_BODY_MAX    (1u << 20)
-#define SERVE_TOKEN       64 /* hexadecimal digits of a token made here */
+/* A request must have arrived by then, and a client without a token must have taken its answer; otherwise the connection is closed. */
+#define SERVE_REQUEST_S 10
+#define SERVE_REPORT    10
+#define SERVE_BODY_MAX  (1u << 20)
+#define SERVE_TOKEN     64 /* hexadecimal digits of a token made here */
 
 struct serve {
     const char *token,

@@ -25,44 +25,60 @@
 #include "traces/proc.h"
 #include "traces/visible.h"
 
-#define PATHS_MAX 1024
-#define LAST_S    5.0 /* seconds over its limit after which a command itself gives up */
+#define LAST_S 5.0 /* seconds over its limit after which a command itself gives up */
 
 struct paths {
-    char *p[PATHS_MAX + 1];
-    int n;
+    char **p;
+    size_t n, cap;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- which ---- */
 
-static int each(const struct live_seen *seen, void *arg) {
-    struct paths *l = arg;
+static int add_path(struct paths *l, const char *path) {
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? 2 * l->cap : 64;
+        char **more = realloc(l->p, cap * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        l->p = more;
+        l->cap = cap;
+    }
+    return (l->p[l->n] = strdup(path)) ? (l->n++, 0) : -ENOMEM;
+}
 
-    if (seen->l && *seen->l->trace_path && l->n < PATHS_MAX && live_seen_alive(seen) &&
-        access(seen->l->trace_path, R_OK) == 0 && (l->p[l->n] = strdup(seen->l->trace_path)))
-        l->n++;
+static int each(const struct live_seen *seen, void *arg) {
+    if (seen->l && *seen->l->trace_path && live_seen_alive(seen) &&
+        access(seen->l->trace_path, R_OK) == 0)
+        return add_path(arg, seen->l->trace_path);
     return 0;
 }
 
-/* Finds the traces or the database to ask. live: only what is being recorded now, whatever was opened. */
-static void find_paths(struct paths *l, int live) {
+static void free_paths(struct paths *l) {
+    for (size_t i = 0; i < l->n; i++)
+        free(l->p[i]);
+    free(l->p);
     memset(l, 0, sizeof *l);
-    for (int i = 0; !live && i < serve.nsources && i < PATHS_MAX; i++) {
-        if ((l->p[l->n] = strdup(serve.sources[i])))
-            l->n++;
-    }
-    if (!live && serve.nsources)
-        return;
-    pthread_mutex_lock(&lock);
-    live_scan(each, l);
-    pthread_mutex_unlock(&lock);
 }
 
-static void free_paths(struct paths *l) {
-    for (int i = 0; i < l->n; i++)
-        free(l->p[i]);
+/* Finds the traces or the database to ask. live: only what is being recorded now, whatever was opened. Returns 0, or -ENOMEM: none, as an
+ * answer about some of them would look like one about all. */
+static int find_paths(struct paths *l, int live) {
+    int err = 0;
+
+    memset(l, 0, sizeof *l);
+    if (!live && serve.nsources) {
+        for (int i = 0; !err && i < serve.nsources; i++)
+            err = add_path(l, serve.sources[i]);
+    } else {
+        pthread_mutex_lock(&lock);
+        err = live_scan(each, l) == -ENOMEM ? -ENOMEM : 0;
+        pthread_mutex_unlock(&lock);
+    }
+    if (err)
+        free_paths(l);
+    return err;
 }
 
 /* Finds the files of the traces; none if a database was opened. With `complete`, processes write out their records first. */
@@ -70,7 +86,7 @@ static void find_traces(struct inputs *in, int complete) {
     struct paths l;
 
     find_paths(&l, 0);
-    for (int i = 0; i < l.n; i++) {
+    for (size_t i = 0; i < l.n; i++) {
         if (!db_is_database(l.p[i]))
             inputs_add(in, l.p[i], INPUTS_SIBLINGS); /* files that are gone are not listed */
     }
@@ -166,25 +182,32 @@ enum MHD_Result serve_trace(const struct request *r) {
 static enum MHD_Result ask_all(const struct request *r, const char *type,
                                const char *const *options, const char *last, int live,
                                double seconds) {
-    const char *args[PATHS_MAX + 16];
+    enum { MOST_OPTIONS = 16 };
+    const char **args;
     struct paths l;
-    int n = 0;
+    size_t n = 0;
 
-    find_paths(&l, live);
-    if (!l.n)
+    if (find_paths(&l, live) < 0 || !(args = calloc(l.n + MOST_OPTIONS, sizeof *args))) {
+        free_paths(&l);
+        return serve_error(r, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory");
+    }
+    if (!l.n) {
+        free(args);
         return serve_error(r, MHD_HTTP_NOT_FOUND,
                            live ? "nothing is being recorded by this user"
                                 : "nothing is being recorded by this user, and nothing was opened "
                                   "(probing serve DB)");
+    }
     for (; options[n]; n++)
         args[n] = options[n];
     args[n++] = "--";
-    for (int i = 0; i < l.n; i++)
+    for (size_t i = 0; i < l.n; i++)
         args[n++] = l.p[i];
     if (last)
         args[n++] = last;
     args[n] = NULL;
     enum MHD_Result done = serve_output(r, type, args, seconds);
+    free(args);
     free_paths(&l);
     return done;
 }
