@@ -11,7 +11,6 @@
 #include "options.h"
 #include "query_shell.h"
 #include "rows.h"
-#include "sql_guard.h"
 #include "sql_run.h"
 
 static const char help[] =
@@ -237,12 +236,9 @@ int cmd_query(int argc, char **argv) {
         if (sql && !q.tables && !strcasestr(sql, "run"))
             db_note_runs(run->db, "column run of trace and view runs tell them apart");
         int rc = sql ? live_backtrace(run->db, sql) : TOOL_OK;
-        if (q.restricted)
-            sql_guard(run->db);
-        else /* temporary tables may be made; the file stays read-only */
-            sqlite3_exec(run->db, "PRAGMA query_only = OFF", NULL, NULL, NULL);
+        query_allow(run->db, q.restricted);
         if (rc == TOOL_OK)
-            rc = sql ? sql_run(run, sql) : query_shell(run, argv, argc);
+            rc = sql ? sql_run(run, sql) : query_shell(run, argv, argc, q.restricted);
         if (sql && rc == TOOL_OK && run->results && !run->rows)
             explain_nothing(run->db, sql);
         sqlite3_close(run->db); /* the prompt may have opened another */

@@ -18,6 +18,7 @@
 #include "open_db.h"
 #include "prompt.h"
 #include "rows.h"
+#include "sql_guard.h"
 #include "target.h"
 
 struct shell {
@@ -27,7 +28,9 @@ struct shell {
     time_t opened; /* when a recording that goes on was last read */
     FILE *to;      /* \o FILE; NULL: the screen */
     char *pending; /* the statement so far; malloc */
-    int timing, left;
+    int timing, left, restricted;
+    char *trace
+        [1]; /* of a process: its trace, to be asked when it has ended; NULL: the question is not about one */
 };
 
 static struct sql_run *running; /* for the signal handler */
@@ -152,11 +155,15 @@ static int read_again(struct shell *s) {
 
     if (!live_pid() || now == s->opened)
         return TOOL_OK;
+    if (s->trace[0] && s->paths != s->trace && !live_is_recorded(live_pid(), s->trace[0])) {
+        tool_say("process %d is no longer recorded: its trace is asked from now on", live_pid());
+        s->paths = s->trace;
+    }
     int code = db_open(&db, s->paths, s->npaths, 0);
     if (!db)
         return code;
     sqlite3_close(s->run->db);
-    s->run->db = db;
+    query_allow(s->run->db = db, s->restricted);
     s->opened = now;
     return TOOL_OK;
 }
@@ -346,11 +353,22 @@ static int take_line(struct shell *s, const char *line) {
     return 0;
 }
 
-int query_shell(struct sql_run *run, char *const *paths, int n) {
-    struct shell s = {.run = run, .paths = paths, .npaths = n, .opened = time(NULL)};
+void query_allow(sqlite3 *db, int restricted) {
+    if (restricted)
+        sql_guard(db);
+    else
+        sqlite3_exec(db, "PRAGMA query_only = OFF", NULL, NULL, NULL);
+}
+
+int query_shell(struct sql_run *run, char *const *paths, int n, int restricted) {
+    struct shell s = {
+        .run = run, .paths = paths, .npaths = n, .opened = time(NULL), .restricted = restricted};
     struct prompt *p;
     const char *line;
-    char greeting[1200];
+    char greeting[1200], trace[LIVE_PATH] = "";
+
+    if (n == 1 && live_pid() && live_is_recorded(live_pid(), trace))
+        s.trace[0] = trace;
 
     snprintf(greeting, sizeof greeting,
              "%.1000s%s. Statements end with a semicolon; \\d lists the names, \\? the commands.",

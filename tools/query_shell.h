@@ -3,7 +3,8 @@
  * query_shell.h - the interactive prompt of `probing query DB` when no SQL is given.
  *
  *     struct sql_run run = {.db = db, .format = "table", .out = stdout};
- *     return query_shell(&run, paths, n);
+ *     query_allow(db, 0);
+ *     return query_shell(&run, paths, n, 0);
  *
  * Statements end with a semicolon and may span several lines; lines that begin with a backslash are commands of the prompt itself (\? lists
  * them). Tab completes tables, columns and functions; Ctrl-C drops the line, or ends the running query; Ctrl-D leaves. A result longer than
@@ -15,7 +16,11 @@
 #include "sql_run.h"
 
 /* `paths`: what run->db was opened from (open_db.h). The database of a process that is being recorded (live_target.h) is opened anew
- * whenever an answer would be more than a second old. One prompt at a time in a program. Returns the exit code. */
-int query_shell(struct sql_run *run, char *const *paths, int n);
+ * whenever an answer would be more than a second old, and is then as restricted as before. One prompt at a time in a program. Returns the exit code. */
+int query_shell(struct sql_run *run, char *const *paths, int n, int restricted);
+
+/* Says what SQL may do on the opened database. restricted: read it and nothing else (sql_guard.h); otherwise temporary tables may be made,
+ * but the file stays read-only. */
+void query_allow(sqlite3 *db, int restricted);
 
 #endif

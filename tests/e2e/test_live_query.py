@@ -120,6 +120,35 @@ def test_a_process_that_dies_during_the_query(build, run, target, tmp_path):
     assert [name for name in os.listdir(os.environ["PROBING_RUN_DIR"]) if not name.endswith(".live")] == []
 
 
+@pytest.mark.parametrize("options", [[], ["--restricted"]])
+def test_a_prompt_outlives_its_process(build, target, tmp_path, options):
+    """The prompt opens the recording anew for a later question: what was allowed is allowed then, and nothing else. When the process is gone, its
+    trace is asked."""
+    from test_record_terminal import Terminal
+    def another_second():  # within one, the database stays
+        began = int(time.time())
+        while int(time.time()) <= began + 1:
+            time.sleep(0.05)
+    terminal = Terminal([build.tool("probing"), "query"] + options + [str(target)], tmp_path, dict(os.environ, HOME=str(tmp_path), TERM="xterm"))
+    try:
+        terminal.read_until(rb"probing> ")
+        another_second()
+        terminal.type(b"ATTACH '%s' AS other;\n" % os.fsencode(str(tmp_path / "other.db")) if options else b"CREATE TEMP TABLE t AS SELECT 6 * 7 AS x; SELECT x FROM t;\n")
+        terminal.read_until(rb"not authorized" if options else rb"42\r*\n")
+        terminal.read_until(rb"probing> ")
+        os.kill(target, 9)
+        while os.path.exists("/proc/%d" % target):
+            time.sleep(0.01)
+        another_second()
+        terminal.type(b"SELECT count(*) > 0 AS is_there, 6 * 8 AS x FROM process;\n")
+        terminal.read_until(rb"no longer recorded")
+        terminal.read_until(rb" 1 +48\r*\n")
+        terminal.type(b"\\q\n")
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+
+
 def opens(path):
     """Returns a function that returns how often the file was opened since."""
     libc = ctypes.CDLL(None, use_errno=True)
