@@ -9,6 +9,8 @@
  *     if (regex_search(re, text, strlen(text), 0, 0, at) == 1) ... // [at[0], at[1]) matches; the first group is [at[2], at[3])
  *     regex_free(re);
  *
+ * To find all matches, search on behind each with REGEX_SAME: otherwise each search goes through the whole text, to see whether it is UTF-8.
+ *
  * Characters are those of UTF-8; bytes that are no UTF-8 match nothing. `$` is the end of the text only, as in DataFusion and DuckDB. A search that takes
  * too many steps, as backtracking can, is given up: see regex_failed(). One thread at a time for each struct regex.
  */
@@ -23,6 +25,7 @@
 #define REGEX_WHY     160
 #define REGEX_NO_CASE 1 /* for regex_compile(): upper and lower case match each other */
 #define REGEX_WHOLE   2 /* for regex_search(): the match has to be the whole text */
+#define REGEX_SAME    4 /* for regex_search(): the text is that of the search before */
 
 struct regex;
 

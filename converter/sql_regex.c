@@ -96,7 +96,7 @@ static void regexp_count(sqlite3_context *ctx, int n, sqlite3_value **v) {
     struct regex *keep, *re;
     const char *text;
     size_t at[REGEX_SLOTS], from = 0, len;
-    int all, count = 0;
+    int all, count = 0, flags = 0;
 
     if ((re = regexp_get(ctx, n, v, 0, 1, 3, &text, &all, &keep))) {
         len = strlen(text);
@@ -104,8 +104,11 @@ static void regexp_count(sqlite3_context *ctx, int n, sqlite3_value **v) {
              skip--)
             for (from++; from < len && (text[from] & 0xc0) == 0x80; from++)
                 ;
-        for (; from != REGEX_NOWHERE && regex_search(re, text, len, from, 0, at) == 1; count++)
+        for (; from != REGEX_NOWHERE && regex_search(re, text, len, from, flags, at) == 1;
+             count++) {
             from = regexp_next(text, len, at);
+            flags = REGEX_SAME;
+        }
         sqlite3_result_int(ctx, count);
     }
     regexp_end(ctx, re, keep);
@@ -201,18 +204,21 @@ static void regexp_replace(sqlite3_context *ctx, int n, sqlite3_value **v) {
     const char *by = (const char *)sqlite3_value_text(v[2]), *text;
     struct regex *keep, *re;
     size_t at[REGEX_SLOTS], from = 0, copied = 0, len;
-    int all;
+    int all, flags = 0;
 
     re = regexp_get(ctx, n, v, 0, 1, 3, &text, &all, &keep);
     if (re && by) {
         sqlite3_str *s = sqlite3_str_new(sqlite3_context_db_handle(ctx));
         len = strlen(text);
-        while (from != REGEX_NOWHERE && regex_search(re, text, len, from, 0, at) == 1 &&
-               sqlite3_str_length(s) < REGEXP_MOST) {
+        while (from != REGEX_NOWHERE && regex_search(re, text, len, from, flags, at) == 1 &&
+               !sqlite3_str_errcode(s)) {
             sqlite3_str_append(s, text + copied, (int)(at[0] - copied));
             regexp_add(s, by, text, at);
             copied = at[1];
             from = all ? regexp_next(text, len, at) : REGEX_NOWHERE;
+            flags = REGEX_SAME;
+            if (sqlite3_str_length(s) > REGEXP_MOST)
+                sqlite3_str_appendchar(s, 0x7fffffff, ' '); /* sets SQLITE_TOOBIG */
         }
         sqlite3_str_appendall(s, text + copied);
         regexp_result(ctx, s);

@@ -16,6 +16,8 @@
 #include "sql_show.h"
 #include "sql_words.h"
 
+#define TABLES_MOST 2000 /* SELECT and FROM in a statement: 1 MiB of stack is enough for them */
+
 _Static_assert(SQL_OUT_WHY == SQL_DIALECT_WHY, "they are passed on");
 
 /* Returns whether a string holds a number: '12', '-3', '0.5'. */
@@ -477,6 +479,20 @@ static int depth_of(const char *sql) {
     return most;
 }
 
+/*
+ * Returns the largest number of SELECT and FROM in a statement. SQLite calls itself for each table of WITH that another one reads: some
+ * thousands of them in a row overflow the stack of a thread.
+ */
+static int tables_of(const char *sql) {
+    int n = 0, most = 0;
+
+    for (struct token t = sql_token(sql); t.kind != END; t = sql_after(t)) {
+        n = sql_is_sign(t, ";") ? 0 : n + (sql_is(t, "select") || sql_is(t, "from"));
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
     struct sql_names names = {.n = 0};
 
@@ -487,6 +503,11 @@ int sql_dialect(const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
     if (depth_of(sql) >= SQL_OUT_DEPTH) { /* SQLite before 3.46 parses no more, either */
         snprintf(why, SQL_DIALECT_WHY, "more than %d parentheses lie within each other",
                  SQL_OUT_DEPTH - 1);
+        return -EINVAL;
+    }
+    if (tables_of(sql) > TABLES_MOST) {
+        snprintf(why, SQL_DIALECT_WHY, "more than %d SELECT and FROM in one statement",
+                 TABLES_MOST);
         return -EINVAL;
     }
     int err = dialect(sql, &names, out, why);

@@ -112,10 +112,41 @@ static void test_given_up(void **state) {
     regex_free(re);
 }
 
+/* Finds all matches in a text. Returns how many, or -1 if a search was given up. */
+static int all_matches(struct regex *re, const char *text, size_t n) {
+    size_t at[REGEX_SLOTS];
+    int count = 0, flags = 0;
+
+    for (size_t from = 0; regex_search(re, text, n, from, flags, at) == 1; from = at[1], count++)
+        flags = REGEX_SAME;
+    return regex_failed(re) ? -1 : count;
+}
+
+/* In a text that is no UTF-8, each search examines all that follows: after 2^30 bytes of this it is given up. In one that is, no byte is
+ * examined twice. */
+static void test_many_matches(void **state) {
+    enum { MANY = 60000, FEW = 1000 };
+    static char text[MANY + 1];
+    char why[REGEX_WHY];
+    struct regex *re;
+
+    (void)state;
+    memset(text, 'a', MANY);
+    assert_int_equal(regex_compile("a", 0, &re, why), 0);
+    assert_int_equal(all_matches(re, text, MANY), MANY);
+    text[MANY - 1] = (char)0xff;
+    assert_int_equal(all_matches(re, text, MANY), -1);
+    text[FEW - 1] = (char)0xff;
+    assert_int_equal(all_matches(re, text, FEW), FEW - 1);
+    assert_int_equal(all_matches(re, text, FEW - 1), FEW - 1);
+    regex_free(re);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matches), cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_given_up)};
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_many_matches)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
