@@ -71,7 +71,10 @@ static void values_final(sqlite3_context *ctx) {
         if (all->of_values)
             at = fmax(ceil(all->share * (double)all->n) - 1, 0);
         size_t i = (size_t)at, k = i + 1 < all->n ? i + 1 : i;
-        sqlite3_result_double(ctx, all->v[i] + (at - (double)i) * (all->v[k] - all->v[i]));
+        double low = all->v[i], share = at - (double)i;
+        /* without a share of the next value: with an infinity, 0 times the difference would be no number */
+        sqlite3_result_double(ctx,
+                              share > 0 && all->v[k] > low ? low + share * (all->v[k] - low) : low);
     }
     if (all)
         sqlite3_free(all->v);

@@ -76,8 +76,13 @@ static void epoch_of(sqlite3_context *ctx, int n, sqlite3_value **v) {
     double t;
 
     (void)n;
-    if (sql_casts_time(ctx, v[0], &t))
-        sqlite3_result_int64(ctx, llround(t * (double)(intptr_t)sqlite3_user_data(ctx)));
+    if (!sql_casts_time(ctx, v[0], &t))
+        return;
+    t *= (double)(intptr_t)sqlite3_user_data(ctx);
+    if (fabs(t) < 9.2e18)
+        sqlite3_result_int64(ctx, llround(t));
+    else
+        sqlite3_result_error(ctx, "epoch_ns: this time has more nanoseconds than 64 bits hold", -1);
 }
 
 static void to_date(sqlite3_context *ctx, int n, sqlite3_value **v) {

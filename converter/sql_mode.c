@@ -83,7 +83,8 @@ static void mode_final(sqlite3_context *ctx) {
                 (v->times == best->times && v->first < best->first))
                 best = v;
         }
-    if (best)
+    if (best &&
+        best->value) /* NULL: there was no memory for a copy, which mode_step() has reported */
         sqlite3_result_value(ctx, best->value);
     for (int i = 0; m && i < MODE_KINDS; i++) {
         for (uint32_t k = 0; k < m->kind[i].keys.n && k < m->kind[i].cap; k++)

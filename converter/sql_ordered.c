@@ -67,6 +67,12 @@ static int ordered_begin(struct ordered *o, int n, sqlite3_value **v) {
     return o->more ? SQLITE_OK : SQLITE_NOMEM;
 }
 
+static void ordered_free_row(struct ordered *o, size_t i) {
+    sqlite3_value_free(o->row[i].x);
+    for (int k = 0; k < o->keys; k++)
+        sqlite3_value_free(o->row[i].key[k]);
+}
+
 static void ordered_step(sqlite3_context *ctx, int n, sqlite3_value **v) {
     struct ordered *o;
 
@@ -94,18 +100,16 @@ static void ordered_step(sqlite3_context *ctx, int n, sqlite3_value **v) {
         return;
     struct ordered_row *row = &o->row[o->n];
     *row = (struct ordered_row){.x = sqlite3_value_dup(v[2]), .nth = o->n};
-    o->n++;
     int there = row->x != NULL;
     for (int i = 0; i < o->keys; i++)
         there &= (row->key[i] = sqlite3_value_dup(v[ORDERED_FIRST + 1 + i])) != NULL;
-    if (!there)
-        sqlite3_result_error_nomem(ctx);
-}
-
-static void ordered_free_row(struct ordered *o, size_t i) {
-    sqlite3_value_free(o->row[i].x);
-    for (int k = 0; k < o->keys; k++)
-        sqlite3_value_free(o->row[i].key[k]);
+    if (there) {
+        o->n++;
+        return;
+    }
+    /* SQLite calls ordered_final() after the error, too: a row without all of its values must not be compared. */
+    ordered_free_row(o, o->n);
+    sqlite3_result_error_nomem(ctx);
 }
 
 /* Keeps the first of all rows that have the same value. */

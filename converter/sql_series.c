@@ -9,6 +9,8 @@
 enum { SERIES_VALUE, SERIES_FIRST, SERIES_LAST, SERIES_STEP };
 enum { SERIES_HAS_STEP = 4, SERIES_HAS_ALL = 3 };
 
+#define SERIES_MOST INT64_C(9000000000000000) /* values */
+
 struct series {
     sqlite3_vtab_cursor base;
     int real;
@@ -77,6 +79,15 @@ static int series_close(sqlite3_vtab_cursor *c) {
     return SQLITE_OK;
 }
 
+/* Returns how many whole numbers there are from `first` to `last`. Times in nanoseconds have more digits than a double. */
+static int64_t series_whole(int64_t first, int64_t last, int64_t step) {
+    if (step > 0 ? last < first : last > first)
+        return 0;
+    uint64_t apart = step > 0 ? (uint64_t)last - (uint64_t)first : (uint64_t)first - (uint64_t)last,
+             each = step > 0 ? (uint64_t)step : 0 - (uint64_t)step, steps = apart / each;
+    return steps < SERIES_MOST ? (int64_t)steps + 1 : SERIES_MOST;
+}
+
 static int series_filter(sqlite3_vtab_cursor *c, int index, const char *text, int argc,
                          sqlite3_value **v) {
     struct series *s = (struct series *)c;
@@ -100,8 +111,12 @@ static int series_filter(sqlite3_vtab_cursor *c, int index, const char *text, in
         c->pVtab->zErrMsg = sqlite3_mprintf("generate_series: a step of 0 never ends");
         return SQLITE_ERROR;
     }
-    double steps = floor((last - s->first) / s->step + (s->real ? 1e-9 : 0));
-    s->count = !(steps >= 0) ? 0 : steps < 9e15 ? (int64_t)steps + 1 : (int64_t)9e15;
+    if (!s->real) {
+        s->count = series_whole(s->whole_first, sqlite3_value_int64(v[1]), s->whole_step);
+        return SQLITE_OK;
+    }
+    double steps = floor((last - s->first) / s->step + 1e-9);
+    s->count = !(steps >= 0) ? 0 : steps < (double)SERIES_MOST ? (int64_t)steps + 1 : SERIES_MOST;
     return SQLITE_OK;
 }
 

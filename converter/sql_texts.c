@@ -170,7 +170,7 @@ static void texts_substr_index(sqlite3_context *ctx, int n, sqlite3_value **v) {
     else if (count > 0 && count <= parts)
         for (to = strstr(t[0], t[1]); --count; to = strstr(to + len, t[1]))
             ;
-    else if (count < 0 && -count <= parts)
+    else if (count < 0 && count >= -parts)
         for (int64_t skip = parts + count + 1; skip; skip--)
             from = strstr(from, t[1]) + len;
     sqlite3_result_text(ctx, from, (int)(to - from), SQLITE_TRANSIENT);
@@ -203,6 +203,7 @@ static void texts_pad(sqlite3_context *ctx, int n, sqlite3_value **v) {
 
     if (!text || !fill || sqlite3_value_type(v[1]) == SQLITE_NULL)
         return;
+    width = width < 0 ? 0 : width;
     int64_t more = width - texts_length(text);
     const char *end = more < 0 ? texts_at(text, width) : text + strlen(text), *p = fill;
     sqlite3_str *s = texts_new(ctx);
@@ -308,8 +309,9 @@ static void texts_translate(sqlite3_context *ctx, int n, sqlite3_value **v) {
 /* overlay(x, y, at[, n]): y in place of n characters of x; n is the length of y when it is not given. */
 static void texts_overlay(sqlite3_context *ctx, int n, sqlite3_value **v) {
     const char *t[2];
-    int64_t at = sqlite3_value_int64(v[2]) - 1;
+    int64_t at = sqlite3_value_int64(v[2]);
 
+    at = at > 0 ? at - 1 : 0;
     if (!texts_get(v, t, 2) || sqlite3_value_type(v[2]) == SQLITE_NULL)
         return;
     int64_t many = n > 3 ? sqlite3_value_int64(v[3]) : texts_length(t[1]);

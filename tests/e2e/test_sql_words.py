@@ -234,6 +234,15 @@ def test_functions(build, run, tmp_path):
         assert one("percentile(x, %d)" % p) == pytest.approx(low + (at - int(at)) * (high - low))
         assert one("percentile_cont(x, %g)" % (p / 100)) == pytest.approx(one("percentile(x, %d)" % p))
     assert one("stddev(x)") == pytest.approx(statistics.stdev(values)) and one("var_pop(x)") == pytest.approx(statistics.pvariance(values))
+    c = sqlite3.connect(str(db))
+    assert c.execute("SELECT count(*) FROM t").fetchone()[0] == len(values) + 2
+    c.close()
+    # an infinity among them, as a loss can be
+    for low, middle, high in ((1, 2, 1e999), (-1e999, 3, 4), (5, 1e999, 1e999)):
+        text = ", ".join("(%s)" % ("1e999" if v == 1e999 else "-1e999" if v == -1e999 else v) for v in (high, low, middle))
+        assert one("(SELECT median(column1) FROM (VALUES %s))" % text) == middle
+    assert one("(SELECT percentile(column1, 100) FROM (VALUES (1), (1e999)))") == math.inf and one("epoch_ns('2026-01-31')") == 1769817600 * 10**9
+    assert "more nanoseconds than 64 bits hold" in ask(build, run, db, "SELECT epoch_ns('9999-12-31')", code=3)[1]
     assert one("median(x) FILTER (WHERE x > 1e9)") is None and one("stddev(x) FILTER (WHERE x = 77)") is None
     noon = 1769860800  # 2026-01-31 12:00:00 UTC
     assert one("to_timestamp('2026-01-31 12:00:00')") == one("to_timestamp('2026-01-31T12:00:00Z')") == noon
@@ -322,6 +331,11 @@ def test_series(build, run, tmp_path):
     assert series("0, 1, 0.1") == pytest.approx([i / 10 for i in range(11)]) and series("1, 1e15) LIMIT (2") == [1, 2]
     assert series("-9000000000000000000, 9000000000000000000, 6000000000000000000") == [-9 * 10**18, -3 * 10**18, 3 * 10**18, 9 * 10**18]
     assert series("(SELECT 2), 3") == [2, 3]
+    now = 1769860800123456789  # nanoseconds: a double has steps of 256 there
+    assert series("%d, %d" % (now, now + 3)) == [now, now + 1, now + 2, now + 3] and series("%d, %d" % (now, now - 1)) == []
+    assert series("%d, %d, -1" % (now, now - 2)) == [now, now - 1, now - 2]
+    assert series("-9223372036854775808, 9223372036854775807, 9223372036854775807") == [-2**63, -1, 2**63 - 2]
+    assert series("9223372036854775807, -9223372036854775808, -9223372036854775808") == [2**63 - 1, -1]
     rows = ask(build, run, db, "SELECT a.value AS x, b.value AS y FROM generate_series(1, 2) a, generate_series(a.value, 2) b")[0]
     assert [tuple(r.values()) for r in rows] == [(1, 1), (1, 2), (2, 2)]
     for wrong, says in (("1, 2, 0", "a step of 0 never ends"), ("1", "generate_series(first, last[, step])")):
