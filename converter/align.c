@@ -120,7 +120,8 @@ struct anchors {
 
 static int take_anchor(struct anchors *to, const struct trace_value *v) {
     if (v[TRACE_clock_ts].u > ALIGN_TIME_MAX || v[TRACE_clock_bracket].u > ALIGN_TIME_MAX ||
-        v[TRACE_clock_boottime].u > ALIGN_TIME_MAX || v[TRACE_clock_realtime].u > INT64_MAX - ALIGN_TIME_MAX)
+        v[TRACE_clock_boottime].u > ALIGN_TIME_MAX ||
+        v[TRACE_clock_realtime].u > INT64_MAX - ALIGN_TIME_MAX)
         return 0;
     int err = align_grow((void **)&to->v, to->n, &to->cap, sizeof *to->v);
 

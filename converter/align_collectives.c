@@ -29,8 +29,12 @@ static int by_attempt(const void *x, const void *y) {
     return a->pid < b->pid ? -1 : a->pid > b->pid;
 }
 
+/* What the kernel says of a process's start is a multiple of this before the start, in ns. */
+#define START_STEP 10000000u
+
 /* When a launcher starts a rank again, its collectives are counted from the beginning again, so each start gets its own attempt number. The
- * segments of one process belong to the same attempt. */
+ * segments of one process belong to the same attempt, and so do the processes that it starts (loaders of data, other programs), which have its rank, too: they
+ * begin before it ends. */
 static int tell_attempts_apart(struct align *a) {
     struct trace_of **t = malloc((a->ntraces + 1) * sizeof *t);
 
@@ -39,12 +43,17 @@ static int tell_attempts_apart(struct align *a) {
     for (size_t i = 0; i < a->ntraces; i++)
         t[i] = &a->trace[i];
     qsort(t, a->ntraces, sizeof *t, by_attempt);
-    for (size_t i = 1; i < a->ntraces; i++)
-        if (t[i]->run == t[i - 1]->run && t[i]->rank == t[i - 1]->rank) {
-            int same = t[i]->boot == t[i - 1]->boot && t[i]->pid == t[i - 1]->pid &&
-                       t[i]->start == t[i - 1]->start;
+    uint64_t last = 0; /* of the attempt so far; CLOCK_MONOTONIC */
+    for (size_t i = 0; i < a->ntraces; i++) {
+        int same = 0;
+        if (i && t[i]->run == t[i - 1]->run && t[i]->rank == t[i - 1]->rank) {
+            same = t[i]->boot == t[i - 1]->boot &&
+                   ((t[i]->pid == t[i - 1]->pid && t[i]->start == t[i - 1]->start) ||
+                    (t[i]->start < last && last - t[i]->start > START_STEP));
             t[i]->attempt = t[i - 1]->attempt + !same;
         }
+        last = same && last > t[i]->last ? last : t[i]->last;
+    }
     free(t);
     a->attempts = 1;
     return 0;

@@ -20,11 +20,11 @@
 /* SQL: value of torch_cuda.thread (schema/36_torch.sql); for steps it stands for the trace. */
 #define THREAD "CASE stage WHEN 5 THEN :base ELSE probing_thread(tid, ts) END"
 
-/* SQL: whether a number that a record carries can be part of a row id. With any other one, the row would lie among those of another trace. */
-#define IN_TRACE(number) number " BETWEEN 0 AND 0xffffffffff"
-/* SQL: id of the row with that number, NULL for 0 and for a number that is none. */
+/* SQL: that a number from a record can be part of a row id. With any other one, the row would lie among those of another trace. */
+#define IN_TRACE " BETWEEN 0 AND 0xffffffffff"
+/* SQL: id of the row with that number; NULL for 0, and for a number that is none. */
 #define ROW_OF(number)                                                                             \
-    "CASE WHEN " number " <> 0 AND " IN_TRACE(number) " THEN :base + " number " END"
+    "CASE WHEN " number " <> 0 AND " number IN_TRACE " THEN :base + " number " END"
 
 /* The kinds of records that go into a table as they are; :base is added to make row ids. */
 #define RECORD "temp.record" /* becomes temp.record_KIND */
@@ -61,13 +61,13 @@ static const struct {
     {"network", "INSERT INTO network SELECT :base + rowid, probing_utc(ts), interface, rx_bytes,"
                 " tx_bytes, rx_packets, tx_packets, rx_errors, tx_errors FROM temp.record"},
     {"span", "INSERT OR IGNORE INTO span SELECT :base + id, probing_utc(ts),"
-             " " ROW_OF("parent") ", tid, name FROM temp.record WHERE " IN_TRACE("id")},
+             " " ROW_OF("parent") ", tid, name FROM temp.record WHERE id" IN_TRACE},
     {"span_end", "INSERT OR IGNORE INTO span_end SELECT :base + id, probing_utc(ts), flags"
-                 " FROM temp.record WHERE " IN_TRACE("id")},
+                 " FROM temp.record WHERE id" IN_TRACE},
     {"event", "INSERT OR IGNORE INTO event SELECT :base + id, probing_utc(ts),"
-              " " ROW_OF("span") ", step, tid, name FROM temp.record WHERE " IN_TRACE("id")},
+              " " ROW_OF("span") ", step, tid, name FROM temp.record WHERE id" IN_TRACE},
     {"event_value", "INSERT INTO event_value SELECT :base + rowid, :base + event, key, " VALUE
-                    " FROM temp.record WHERE " IN_TRACE("event")},
+                    " FROM temp.record WHERE event" IN_TRACE},
     {"variable", "INSERT INTO variable SELECT :base + rowid, probing_utc(ts), step, at, func, name,"
                  " " VALUE " FROM temp.record"},
     {"memory_step", "INSERT INTO memory_step SELECT :base + rowid, probing_utc(ts), step, rss, vms,"
@@ -96,14 +96,15 @@ static const struct {
     {"comm",
      "INSERT INTO comm SELECT :base + number, probing_utc(ts), tid, pg, seq, op, bytes,"
      " nullif(dtype, ''), duration, host, nullif(src, -1), nullif(dst, -1), flags"
-     " FROM (SELECT *, min(flags & 1) FROM temp.record WHERE " IN_TRACE("number") " GROUP BY number)"
-     " WHERE true ON CONFLICT DO UPDATE SET ts = excluded.ts, tid = excluded.tid, pg = excluded.pg, seq = excluded.seq,"
+     " FROM (SELECT *, min(flags & 1) FROM temp.record GROUP BY number)"
+     " WHERE number" IN_TRACE
+     " ON CONFLICT DO UPDATE SET ts = excluded.ts, tid = excluded.tid, pg = excluded.pg, seq = excluded.seq,"
      " op = excluded.op, bytes = excluded.bytes, dtype = excluded.dtype, duration = excluded.duration, host = excluded.host,"
      " src = excluded.src, dst = excluded.dst, flags = excluded.flags WHERE excluded.flags & 1 < comm.flags & 1"},
     {"trigger",
      "INSERT OR REPLACE INTO trigger_event SELECT :base + id, probing_utc(ts), kind,"
      " nullif(tid, 0), nullif(step, -1), CASE tick WHEN 0 THEN NULL ELSE probing_utc(tick) END,"
-     " detail, nullif(text, '') FROM temp.record WHERE " IN_TRACE("id") " ORDER BY rowid"},
+     " detail, nullif(text, '') FROM temp.record WHERE id" IN_TRACE " ORDER BY rowid"},
 };
 
 static sqlite3_int64 base(const struct load *l) {

@@ -30,8 +30,9 @@ struct torch_rows {
     int rc;
 };
 
-#define TORCH_ROWS_NEAR  16000        /* numbers below this take two bytes */
-#define TORCH_ROWS_NAMES (1ull << 36) /* a name's number is less, so that its rows lie among those of its trace */
+#define TORCH_ROWS_NEAR 16000 /* numbers below this take two bytes */
+#define TORCH_ROWS_NAMES                                                                           \
+    (1ull << 36) /* a name's number is less, so that its rows lie among those of its trace */
 
 /*
  * Returns the number, within the trace, of the row of torch_module that a call belongs to: for stages 0 and 1 the row of the module in that

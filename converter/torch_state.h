@@ -46,7 +46,8 @@ struct torch_interval {
 struct torch_open {
     uint64_t tid, next_call;
     struct torch_interval *open;
-    uint32_t n, cap, beyond; /* beyond: how many are nested deeper than TORCH_DEPTH and not stored */
+    uint32_t n, cap,
+        beyond; /* beyond: how many are nested deeper than TORCH_DEPTH and not stored */
 };
 
 /* The sums of all calls of one module and stage. */
@@ -77,7 +78,7 @@ struct torch_state {
     struct torch_steps steps;
     struct torch_open **threads; /* each stays where it is */
     size_t nthreads, threads_cap;
-    struct keys tids; /* key: tid; for threads[id - 1] */
+    struct keys tids;   /* key: tid; for threads[id - 1] */
     uint8_t *models;    /* indexed by name: whether that module is a model (torch_name.model) */
     size_t nmodels;     /* 0: an older trace, which does not tell */
     uint64_t names;     /* highest number of a name */

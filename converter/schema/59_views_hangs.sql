@@ -15,6 +15,9 @@
 CREATE VIEW hangs_made AS
 WITH latest AS MATERIALIZED (
   SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run
+), goes_on AS MATERIALIZED ( -- where a process has gone on in other files: of each file, the last one (a bare column beside max() is of the row that has it), and how that ended
+  SELECT t.id AS trace, max(n.start_ts), n.id AS last, n.end_ts, n.end_reason FROM trace_file t
+  JOIN trace_file n ON n.pid = t.pid AND n.boot_id IS t.boot_id AND n.process_ts = t.process_ts WHERE t.end_reason = 'rotated' GROUP BY t.id
 ), parent AS MATERIALIZED ( -- a join, because a subquery for each process would read them all each time
   SELECT DISTINCT run, rank, host, pid FROM trace_file WHERE rank IS NOT NULL
 ), told AS MATERIALIZED ( -- when a process got SIGTERM as launchers send it: from its parent, or from a sender that sent it to several processes. SIGTERM to a single process is
@@ -38,8 +41,9 @@ WITH latest AS MATERIALIZED (
   CROSS JOIN comm c ON c.id >> 40 = d.trace AND c.ts = (SELECT max(x.ts) FROM comm x WHERE x.id >> 40 = d.trace)
   WHERE t.rank IS NOT NULL AND t.end_reason = 'killed' AND NOT c.flags & 5 AND c.op NOT IN ('send', 'recv') AND c.ts < d.ts AND c.ts + c.duration >= d.ts
 ), unfinished AS MATERIALIZED ( -- the collectives of these calls, and when the first of their processes was told to end, or had ended
-  SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, min(min(t.end_ts, coalesce(d.ts, t.end_ts))) AS ended
-  FROM stuck c JOIN trace_file t ON t.id = c.id >> 40 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN told d ON d.trace = t.id
+  SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, min(coalesce(min(d.ts, coalesce(y.end_ts, t.end_ts)), y.end_ts, t.end_ts)) AS ended
+  FROM stuck c JOIN trace_file t ON t.id = c.id >> 40 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
+  LEFT JOIN goes_on y ON y.trace = t.id LEFT JOIN told d ON d.trace = coalesce(y.last, t.id)
   GROUP BY 1, 2, 3, 4, 5
 ), torn AS MATERIALIZED ( -- calls of these collectives that ended only then, when the connections were torn down: not all ranks had come, so until then these calls waited too
   SELECT c.id FROM unfinished x
@@ -52,29 +56,30 @@ WITH latest AS MATERIALIZED (
 ), waiting AS MATERIALIZED ( -- for each rank, the first of a group's collectives that it waits in, because what it began later waits for that one
   -- The CASTs, here and below, give the rank a type, so that it is found by an index; without a type each of 10,000 ranks would be compared with all others.
   SELECT * FROM (
-    SELECT t.run, t.attempt, t.id AS trace, CAST(coalesce(t.rank, o.rank) AS INTEGER) AS rank, c.pg, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op,
-      c.bytes, c.ts, t.end_ts - c.ts AS duration, t.end_ts, c.src, c.dst,
+    SELECT t.run, t.attempt, coalesce(y.last, t.id) AS trace, CAST(coalesce(t.rank, o.rank) AS INTEGER) AS rank, c.pg, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op,
+      c.bytes, c.ts, coalesce(y.end_ts, t.end_ts) - c.ts AS duration, coalesce(y.end_ts, t.end_ts) AS end_ts, c.src, c.dst,
       d.ts AS term_ts, c.op IN ('send', 'recv') AS message,
-      row_number() OVER (PARTITION BY t.id, c.pg, CASE WHEN c.op IN ('send', 'recv')
+      row_number() OVER (PARTITION BY coalesce(y.last, t.id), c.pg, CASE WHEN c.op IN ('send', 'recv')
         THEN c.op || coalesce(c.src, '') || '/' || coalesce(c.dst, '') END ORDER BY c.ts, c.id) AS nth
     FROM comm c JOIN trace_file t ON t.id = c.id >> 40 JOIN latest l ON l.run IS t.run AND l.attempt = t.attempt LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
-    LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN told d ON d.trace = t.id
+    LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN goes_on y ON y.trace = t.id LEFT JOIN told d ON d.trace = coalesce(y.last, t.id)
     WHERE c.flags & 1 OR c.id IN (SELECT id FROM torn)) WHERE nth = 1
 ), waits AS MATERIALIZED ( -- and calls with the same number as one of these but another operation, even if they went through, as gloo allows for some operations
   SELECT * FROM waiting UNION ALL
-  SELECT t.run, t.attempt, t.id, CAST(coalesce(t.rank, o.rank) AS INTEGER), c.pg, x."group", g.list, c.seq, c.op, c.bytes, c.ts, t.end_ts - c.ts, t.end_ts, c.src, c.dst, NULL, 0, 1
+  SELECT t.run, t.attempt, coalesce(y.last, t.id), CAST(coalesce(t.rank, o.rank) AS INTEGER), c.pg, x."group", g.list, c.seq, c.op, c.bytes, c.ts,
+    coalesce(y.end_ts, t.end_ts) - c.ts, coalesce(y.end_ts, t.end_ts), c.src, c.dst, NULL, 0, 1
   FROM (SELECT DISTINCT run, attempt, "group", seq, op FROM waiting WHERE NOT message) x
   CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op <> x.op
   CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
     AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 1 -- + and CROSS JOIN make it search by time, which has an index; else an index of all calls is built
   CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
-  LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+  LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN goes_on y ON y.trace = t.id
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
 ), raised AS MATERIALIZED ( -- calls that raised an exception
-  SELECT f.run, f.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op, c.bytes, c.ts, c.ts + c.duration AS until, f.id AS trace,
+  SELECT f.run, f.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op, c.bytes, c.ts, c.ts + c.duration AS until, coalesce(y.last, f.id) AS trace,
     CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank
   FROM comm c CROSS JOIN trace_file f ON f.id = c.id >> 40 JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt
-  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN goes_on y ON y.trace = f.id
   WHERE c.flags & 5 = 4 AND c.op NOT IN ('send', 'recv')
 ), lost_call AS MATERIALIZED ( -- a group's first call that failed after the last one to which all ranks came: calls that were begun with it, or after it, failed for the same reason
   SELECT k.run, k.attempt, k."group", min(k.seq) AS seq FROM (
@@ -112,12 +117,13 @@ WITH latest AS MATERIALIZED (
   -- aligned as times are: with a clock's drift of some parts in 100,000 a long wait is wrong by milliseconds.)
   SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised,
     CASE WHEN NOT c.flags & 1 AND c.id NOT IN (SELECT id FROM torn) THEN c.ts + c.duration END AS until,
-    f.end_ts, f.end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration - c.duration / 5000 AS threw
+    coalesce(y.end_ts, f.end_ts) AS end_ts, iif(y.trace, y.end_reason, f.end_reason) AS end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration - c.duration / 5000 AS threw
   FROM called x CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq
   CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
     AND +c.seq = k.seq AND +c.op = k.op AND c.flags & 5 <> 4 -- as in waits
   CROSS JOIN trace_file f ON f.id = c.id >> 40 AND f.run IS x.run AND f.attempt = x.attempt
-  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN thrown h ON h.trace = f.id
+  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN goes_on y ON y.trace = f.id
+  LEFT JOIN thrown h ON h.trace = coalesce(y.last, f.id)
   WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
   UNION SELECT x.run, x."group", x.seq, r.rank, r.op, r.bytes, 1, r.until, f.end_ts, f.end_reason, 1
   FROM called x CROSS JOIN raised r ON r.run IS x.run AND r.attempt = x.attempt AND r."group" = x."group" AND r.seq = x.seq CROSS JOIN trace_file f ON f.id = r.trace

@@ -76,6 +76,23 @@ DELETE FROM comm AS c WHERE c.flags & 1 AND EXISTS (
   JOIN comm d ON d.id = (n.id << 40) + (c.id & 0xffffffffff)
   WHERE t.id = c.id >> 40 AND NOT d.flags & 1 AND abs(d.ts - c.ts) < 1000000 AND d.pg IS c.pg AND d.seq IS c.seq AND d.op IS c.op);
 
+-- A span that was open at the end of a file is ended in a later one of the process, and what lies in it refers to it from there, by its number. (The process may
+-- have become another program, which numbers its spans anew: of several with that number it is the last.)
+CREATE TABLE later_file AS SELECT n.id AS trace, t.id AS before FROM trace_file t
+JOIN trace_file n ON n.pid = t.pid AND n.boot_id IS t.boot_id AND n.process_ts = t.process_ts AND n.start_ts > t.start_ts WHERE t.end_reason = 'rotated';
+CREATE INDEX later_file_trace ON later_file(trace);
+INSERT OR IGNORE INTO span_end SELECT s.id, e.ts, e.flags FROM span_end e JOIN span s ON s.id = (
+  SELECT o.id FROM later_file l JOIN span o ON o.id = (l.before << 40) + (e.id & 0xffffffffff)
+  WHERE l.trace = e.id >> 40 AND o.ts <= e.ts ORDER BY o.ts DESC LIMIT 1)
+WHERE NOT EXISTS (SELECT 1 FROM span o WHERE o.id = e.id);
+UPDATE span AS c SET parent = coalesce((SELECT o.id FROM later_file l JOIN span o ON o.id = (l.before << 40) + (c.parent & 0xffffffffff)
+  WHERE l.trace = c.id >> 40 AND o.ts <= c.ts ORDER BY o.ts DESC LIMIT 1), parent)
+WHERE parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM span o WHERE o.id = c.parent);
+UPDATE event AS c SET span = coalesce((SELECT o.id FROM later_file l JOIN span o ON o.id = (l.before << 40) + (c.span & 0xffffffffff)
+  WHERE l.trace = c.id >> 40 AND o.ts <= c.ts ORDER BY o.ts DESC LIMIT 1), span)
+WHERE span IS NOT NULL AND NOT EXISTS (SELECT 1 FROM span o WHERE o.id = c.span);
+DROP TABLE later_file;
+
 --@ functions
 -- Skipped when the sums were made as the rows came (queue.h). For a single trace they are those of that trace, and not stored twice.
 DELETE FROM function_total WHERE trace = 0;
