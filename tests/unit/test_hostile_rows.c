@@ -71,16 +71,13 @@ static void end(struct writer *w) {
     assert_int_equal(writer_close(w, "exit"), 0);
 }
 
-static void comm(struct writer *w, uint64_t ts, uint64_t number, uint64_t seq, uint64_t flags) {
-    struct writer_value v[TRACE_comm_NFIELDS] = {[TRACE_comm_ts] = synthetic_u(ts),
-                                                 [TRACE_comm_number] = synthetic_u(number),
-                                                 [TRACE_comm_pg] = synthetic_u(1),
-                                                 [TRACE_comm_seq] = synthetic_u(seq),
-                                                 [TRACE_comm_op] = synthetic_s("all_reduce"),
-                                                 [TRACE_comm_duration] = synthetic_u(1000),
-                                                 [TRACE_comm_src] = {.i = -1},
-                                                 [TRACE_comm_dst] = {.i = -1},
-                                                 [TRACE_comm_flags] = synthetic_u(flags)};
+static void comm(struct writer *w, uint64_t ts, uint64_t number, uint64_t seq, const char *op) {
+    struct writer_value v[TRACE_comm_NFIELDS] = {
+        [TRACE_comm_ts] = synthetic_u(ts),  [TRACE_comm_number] = synthetic_u(number),
+        [TRACE_comm_pg] = synthetic_u(1),   [TRACE_comm_seq] = synthetic_u(seq),
+        [TRACE_comm_op] = synthetic_s(op),  [TRACE_comm_duration] = synthetic_u(1000),
+        [TRACE_comm_src] = {.i = -1},       [TRACE_comm_dst] = {.i = -1},
+        [TRACE_comm_flags] = synthetic_u(0)};
     writer_emit(w, TRACE_comm, v);
 }
 
@@ -112,7 +109,7 @@ static void numbered(struct writer *w, uint64_t first, const char *name) {
                                                             synthetic_u(1)};
 
     value[TRACE_event_value_text] = synthetic_s(name);
-    comm(w, ts, first, 1, 1);
+    comm(w, ts, first, 1, "send");
     writer_emit(w, TRACE_span, span);
     writer_emit(w, TRACE_span, inner);
     writer_emit(w, TRACE_span_end, span_end);
@@ -187,7 +184,7 @@ static void times_from_end_to_end(void **state) {
     for (unsigned rank = 0; rank < 2; rank++) {
         struct writer *w = begin(rank ? "ends1.zst" : "ends0.zst", rank);
         for (uint64_t i = 0; i < 60; i++)
-            comm(w, (i < 30 ? 1ull << 63 : 7ull << 60) + 1000000 * i, i + 1, i + 1, 0);
+            comm(w, (i < 30 ? 1ull << 63 : 7ull << 60) + 1000000 * i, i + 1, i + 1, "all_reduce");
         end(w);
     }
     sqlite3 *db = converted((const char *const[]){"ends0.zst", "ends1.zst", NULL});
