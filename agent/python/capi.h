@@ -63,6 +63,7 @@
     X(void *, PyList_GetItem, (void *, ssize_t))                                                   \
     X(void *, PyUnicode_FromString, (const char *))                                                \
     X(void *, PyUnicode_FromStringAndSize, (const char *, ssize_t))                                \
+    X(void *, PyUnicode_DecodeFSDefault, (const char *)) /* as os.fsdecode() */                    \
     X(int, PyUnicode_Compare, (void *, void *))                                                    \
     X(const char *, PyUnicode_AsUTF8AndSize, (void *, ssize_t *))                                  \
     X(void *, PyBytes_FromStringAndSize, (const char *, ssize_t))                                  \

@@ -30,6 +30,7 @@ recover(limit) puts things right and makes the answer.
 """
 import _ast
 import _thread
+import posix
 import sys
 
 MARK = "...[cut]"
@@ -76,10 +77,11 @@ class Capture:
     def __init__(self, target, ident, parts, room):
         self._probing = (target, ident, parts)
         self._probing_room = room
+        self._probing_pid = posix.getpid()  # in a child, forked meanwhile, a new thread may get the same number
 
     def write(self, text):
         target, ident, parts = self._probing
-        if _thread.get_ident() != ident:
+        if _thread.get_ident() != ident or posix.getpid() != self._probing_pid:
             return len(text) if target is None else target.write(text)  # print() does nothing where it is None
         if not isinstance(text, str):
             raise TypeError("write() argument must be str, not " + type(text).__name__)
@@ -94,7 +96,7 @@ class Capture:
 
     def flush(self):
         target, ident, _ = self._probing
-        if target is not None and _thread.get_ident() != ident:
+        if target is not None and (_thread.get_ident() != ident or posix.getpid() != self._probing_pid):
             target.flush()
 
     def __getattr__(self, name):
@@ -270,7 +272,7 @@ def describe(source):
 
 
 def answer(limit, ok, error, value, out, more=""):
-    fields, room = [], limit - 256
+    fields, room = [], limit - 256 - len(more)
     # Errors first: they are what must not be cut. Each may use what the ones before have left.
     for name, text in (("error", error), ("value", value), ("out", out)):
         coded = "null" if text is None else quote(text, room)
@@ -313,7 +315,6 @@ def forget_thread(before):
             del threading._active[known.ident]
             known._ident = oldest
             if hasattr(known, "_native_id"):
-                import posix
                 known._native_id = posix.getpid()
             if hasattr(known, "_tstate_lock"):  # the one it has is released when this thread ends
                 known._tstate_lock = _thread.allocate_lock()

@@ -79,13 +79,6 @@ static struct record_event_value value_of(uint64_t event, const struct one_value
     return r;
 }
 
-static void take_value(uint64_t event, uint32_t generation, void *key, void *value) {
-    struct one_value one;
-    describe(&one, key, value);
-    struct record_event_value r = value_of(event, &one);
-    producer_emit(generation, TRACE_event_value, &r.event_value);
-}
-
 static void keep_role(void *kwargs) {
     struct told *t = calloc(1, sizeof *t);
     ssize_t at = 0;
@@ -141,8 +134,12 @@ static void *do_event(void *self UNUSED, void *args, void *kwargs) {
     if (!rc && kwargs) {
         ssize_t at = 0;
         void *key, *value;
-        while (py.PyDict_Next(kwargs, &at, &key, &value))
-            take_value(id, generation, key, value);
+        while (py.PyDict_Next(kwargs, &at, &key, &value)) {
+            struct one_value one;
+            describe(&one, key, value);
+            struct record_event_value r = value_of(id, &one);
+            producer_emit(generation, TRACE_event_value, &r.event_value);
+        }
     }
     return capi_ref(py.None);
 }
@@ -157,21 +154,21 @@ static void *do_config_get(void *self UNUSED, void *key) {
     /* Three more keys, for code that starts a recording: the run's identity, why the process may not be recorded, and what was wrong with the
      * settings (a line for each complaint). */
     if (!strcmp(name, "run"))
-        return py.PyUnicode_FromString(config_run());
+        return py.PyUnicode_DecodeFSDefault(config_run());
     if (!strcmp(name, "barred"))
-        return py.PyUnicode_FromString(probing_agent.barred);
+        return py.PyUnicode_DecodeFSDefault(probing_agent.barred);
     if (!strcmp(name, "complaints")) {
         char lines[CONFIG_COMPLAINTS * sizeof probing_agent.config.complaints[0]];
         size_t n = 0;
         for (unsigned i = 0; i < probing_agent.config.ncomplaints; i++)
             n += (size_t)snprintf(lines + n, sizeof lines - n, "%s\n",
                                   probing_agent.config.complaints[i]);
-        return py.PyUnicode_FromString(n ? lines : "");
+        return py.PyUnicode_DecodeFSDefault(n ? lines : "");
     }
     if (id < 0)
         return capi_ref(py.None);
     settings_text((enum setting_id)id, text, sizeof text);
-    return py.PyUnicode_FromString(text);
+    return py.PyUnicode_DecodeFSDefault(text);
 }
 
 /* config_set(key, value) -> None, or what is wrong with it */
@@ -191,7 +188,7 @@ static void *do_config_set(void *self UNUSED, void *args) {
 static void *do_config_all(void *self UNUSED, void *unused UNUSED) {
     static char json[65536]; /* protected by the GIL */
     settings_json(json, sizeof json);
-    return py.PyUnicode_FromString(json);
+    return py.PyUnicode_DecodeFSDefault(json);
 }
 
 static void *do_recording(void *self UNUSED, void *unused UNUSED) {
@@ -216,11 +213,13 @@ static void see_exit(void) {
 
 /* start(conf) -> 0 or -errno */
 static void *do_start(void *self UNUSED, void *conf) {
-    size_t n;
-    const char *text = pyvalue_utf8(conf, &n); /* owned by conf, which our caller holds */
+    CAPI_AUTO void *bytes = py.PyObject_CallMethod(capi_module("os"), "fsencode", "O", conf);
+    char *text;
+    if (!bytes || py.PyBytes_AsStringAndSize(bytes, &text, NULL))
+        return NULL;
     see_exit();
     void *saved = py.PyEval_SaveThread();
-    int err = probing_agent_start(text && n ? text : NULL, "python");
+    int err = probing_agent_start(*text ? text : NULL, "python");
     py.PyEval_RestoreThread(saved);
     return py.PyLong_FromLong(err);
 }
@@ -241,11 +240,11 @@ static void *do_trace(void *self UNUSED, void *unused UNUSED) {
         snprintf(path, sizeof path, "%s", p->live->trace_path);
         producer_leave(p);
     }
-    return *path ? py.PyUnicode_FromString(path) : capi_ref(py.None);
+    return *path ? py.PyUnicode_DecodeFSDefault(path) : capi_ref(py.None);
 }
 
 static struct py_method methods[] = {
-    {"span", pyspan_make, PY_ONE,
+    {"span", pyspan_make, PY_VARARGS | PY_KEYWORDS,
      "span(name): a context manager and decorator; the time inside is recorded."},
     {"set_wrap", pyspan_set_wrap, PY_ONE, NULL},
     {"step", do_step, PY_VARARGS,

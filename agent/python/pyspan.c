@@ -206,8 +206,11 @@ static void *span_end(void *self UNUSED, void *args) {
 }
 
 /* span(name): the one object of this name. */
-void *pyspan_make(void *module UNUSED, void *name) {
-    struct span *s = py.PyDict_GetItem(spans, name);
+void *pyspan_make(void *module UNUSED, void *args, void *kwargs) {
+    void *name = kwargs ? py.PyDict_GetItemString(kwargs, "name") : NULL;
+    if (py.PyTuple_Size(args) == 1 && !kwargs)
+        name = py.PyTuple_GetItem(args, 0);
+    struct span *s = name ? py.PyDict_GetItem(spans, name) : NULL;
     size_t n;
     if (s)
         return capi_ref(s);
@@ -233,7 +236,8 @@ void *pyspan_set_wrap(void *module UNUSED, void *fn) {
 }
 
 static void *get_name(void *self, void *unused UNUSED) {
-    return capi_ref(((struct span *)self)->name);
+    void *name = ((struct span *)self)->name; /* none: made by calling its type */
+    return capi_ref(name ? name : py.None);
 }
 
 int pyspan_init(void) {

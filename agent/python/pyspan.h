@@ -14,7 +14,7 @@
 /* Creates the types. Returns 0, or -1 with a Python error set. */
 int pyspan_init(void);
 /* Functions of the module: span(name), and set_wrap(fn), through which the package supplies the decorator. */
-void *pyspan_make(void *module, void *name);
+void *pyspan_make(void *module, void *args, void *kwargs);
 void *pyspan_set_wrap(void *module, void *fn);
 /* id of the calling thread's or task's innermost span that is recorded, 0 = none. With the GIL. */
 uint64_t pyspan_current(void);

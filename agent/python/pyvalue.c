@@ -33,7 +33,7 @@ static size_t cut_text(const char *s, size_t len, char *buf, size_t n) {
 const char *pyvalue_utf8(void *str, size_t *n) {
     ssize_t len = 0;
     const char *s = NULL;
-    if (py.PyType_IsSubtype(capi_type(str), py.Str_Type) &&
+    if (str && py.PyType_IsSubtype(capi_type(str), py.Str_Type) &&
         !(s = py.PyUnicode_AsUTF8AndSize(str, &len))) { /* lone surrogates */
         py.PyErr_Clear();
         s = "?";

@@ -36,7 +36,7 @@ int pyvalue_arrived(void *coming, struct pyvalue *v);
 void *pyvalue_helper(const char *name);
 /* Writes a str to buf as UTF-8, cut to n - 1 bytes between characters; "?" if it is no str, or not valid Unicode. Returns the length. Clears errors. */
 size_t pyvalue_text(void *str, char *buf, size_t n);
-/* The same without a copy: the text belongs to the str. "?" for a str that is not valid Unicode (lone surrogates); NULL (no error set) if it is no str. */
+/* The same without a copy: the text belongs to the str. "?" for a str that is not valid Unicode (lone surrogates); NULL (no error set) if it is no str, or NULL. */
 const char *pyvalue_utf8(void *str, size_t *n);
 
 /* Sets the values kind, number and text of a record, which follow each other. */

@@ -126,30 +126,44 @@ def suspends(frame):
     return bool(code.co_flags & 0x2a0) and code.co_code[frame.f_lasti] != dis.opmap["RETURN_VALUE"]
 
 
+HOLDERS = {"staticmethod": "__func__", "classmethod": "__func__", "method": "__func__", "FunctionWrapper": "__wrapped__"}  # the last: of wrapt
+
+
+def own(value):
+    """What an object holds itself. Nothing of the program's is called for that: a lazy module or a proxy would load what it stands for."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except Exception:
+        return {}
+
+
+def function_in(value):
+    """The function in decorators of functools, and in methods."""
+    for _ in range(8):
+        name = HOLDERS.get(type(value).__name__)
+        value = getattr(value, name) if name else own(value).get("__wrapped__", value)
+    return value
+
+
 def codes_in(names, func, depth=0):
     """Code objects of the functions called `func` in a namespace, its classes included."""
     for value in list(names.values()):
-        for _ in range(8):
-            if not hasattr(value, "__wrapped__"):
-                break
-            value = value.__wrapped__
-        value = getattr(value, "__func__", value)
-        code = getattr(value, "__code__", None)
-        if type(value).__name__ == "function" and code is not None:
-            if func in (code.co_name, getattr(value, "__qualname__", "")):
-                yield code
-        elif isinstance(value, type) and depth < 2:
-            yield from codes_in(vars(value), func, depth + 1)
+        value = function_in(value)
+        if type(value).__name__ == "function" and hasattr(value, "__code__"):
+            if func in (value.__code__.co_name, getattr(value, "__qualname__", "")):
+                yield value.__code__
+        elif issubclass(type(value), type) and depth < 2:
+            yield from codes_in(own(value), func, depth + 1)
 
 
 def find_codes(func):
     """Functions called `func` in the program's own modules, not those of the library or of packages; a class's method in all modules."""
     found, outer = [], func.partition(".")[0]
     for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None) or ""
-        names = dict(getattr(module, "__dict__", ()))
-        if name != "__main__" and (not path or "/lib/python" in path or "-packages/" in path):
-            names = {outer: names[outer]} if isinstance(names.get(outer), type) else {}
+        names = dict(own(module))
+        path = names.get("__file__") or ""
+        if name != "__main__" and (not isinstance(path, str) or not path or "/lib/python" in path or "-packages/" in path):
+            names = {outer: names[outer]} if issubclass(type(names.get(outer)), type) else {}
         if name.partition(".")[0] != "probing":
             found += [c for c in codes_in(names, func) if c not in found]
     return found[:16]

@@ -105,21 +105,27 @@ static void take(unsigned expr, void *value, uint64_t step, unsigned at) {
     }
 }
 
-/* Records the values that have arrived since the last step, in order: the first that has not arrived holds back those after it. */
+/* Records the values that have arrived since the last step, in order: the first that has not arrived holds back those after it. While a value is asked for, it
+ * is not in the list: the question may release the GIL, and another thread may end a step, or read new settings. */
 static void take_coming(void) {
-    unsigned done = 0;
-    for (; done < s.ncoming; done++) {
+    const uint64_t version = s.version;
+    for (int rc = 1; rc && s.ncoming && s.version == version;) {
+        struct coming c = s.coming[0];
         struct pyvalue v;
-        int rc = pyvalue_arrived(s.coming[done].value, &v);
-        if (!rc)
-            break;
-        if (rc < 0)
-            complain(s.coming[done].expr);
-        else
-            record(&s.coming[done], &v);
+        memmove(s.coming, s.coming + 1, --s.ncoming * sizeof c);
+        rc = pyvalue_arrived(c.value, &v);
+        if (s.version != version || (!rc && s.ncoming == COMING_MAX)) { /* too late */
+            capi_unref(rc ? NULL : c.value);
+            py.PyErr_Clear();
+        } else if (rc < 0) {
+            complain(c.expr);
+        } else if (rc > 0) {
+            record(&c, &v);
+        } else {
+            memmove(s.coming + 1, s.coming, s.ncoming++ * sizeof c);
+            s.coming[0] = c;
+        }
     }
-    s.ncoming -= done;
-    memmove(s.coming, s.coming + done, s.ncoming * sizeof *s.coming);
 }
 
 /* Records the expression's value in this frame, if it has one. */

@@ -15,8 +15,7 @@ int pywalk_code_identity(const struct pywalk *pw, uint64_t code, uint64_t *hash)
     uint8_t bytes[256];
     const uint8_t *p = bytes;
 
-    if (!pywalk_plausible(code) || f->co_linetable + 8 > sizeof bytes ||
-        f->co_name + 8 > sizeof bytes)
+    if (!pywalk_plausible(code) || f->co_linetable + 8 > sizeof bytes)
         return -EBADMSG;
     if (pw->mem.read == pywalk_read_direct) {
         p = (const uint8_t *)(uintptr_t)code;

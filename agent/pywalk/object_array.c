@@ -56,7 +56,7 @@ static void put_fixed(struct render *r, uint64_t data, char kind, uint32_t size)
         last = c != 0 ? i + 1 : last;
     }
     obj_error(r);
-    (kind == 'S' ? obj_put_binary : obj_put_ucs4)(r, data, last);
+    obj_put_characters(r, data, last, unit);
 }
 
 void obj_put_dims(struct render *r, const struct array_view *v) {
@@ -139,8 +139,7 @@ static bool read_descr(struct render *r, uint64_t descr, struct array_view *v) {
             size > 1 << 30)
             continue;
         v->kind = (char)bytes[l->descr_kind];
-        if (v->kind == 'f' && size == 1) /* not numpy's own: ml_dtypes' float8_e5m2 */
-            v->kind = 'V';
+        v->kind = v->kind == 'f' && size == 1 ? 'V' : v->kind; /* float8_e5m2 of ml_dtypes */
         v->swapped = bytes[l->descr_order] == '>';
         v->size = (uint32_t)size;
         if (!obj_ok(r, fits(v->kind, size)))

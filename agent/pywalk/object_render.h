@@ -251,8 +251,8 @@ void obj_put_shape(struct render *r, const char *shape, uint64_t addr, const str
 uint32_t obj_small_int(struct render *r, uint64_t addr);                  /* object_number.c */
 void obj_put_float(struct render *r, double v, int mantissa, bool point); /* bits: 53, 24, 11, 8 */
 void obj_put_complex(struct render *r, double re, double im, int mantissa);
-void obj_put_binary(struct render *r, uint64_t data, uint64_t size); /* object_text.c */
-void obj_put_ucs4(struct render *r, uint64_t data, uint64_t length);
+/* Writes characters of 1 byte, as bytes, or of 4, as a str. object_text.c */
+void obj_put_characters(struct render *r, uint64_t data, uint64_t length, unsigned unit);
 /* Writes a part of a str or of bytes, with `before` in front of it; for any other object nothing. */
 void obj_put_part(struct render *r, const char *before, uint64_t addr, uint64_t from, uint64_t to);
 /* Writes a member of an enumeration, as <Name.MEMBER: value>; false when the object is none. */

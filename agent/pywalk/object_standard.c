@@ -201,7 +201,7 @@ void obj_put_array(struct render *r, uint64_t addr, const struct object_type *t)
     obj_put_clean(r, obj_short(t->name));
     obj_put_format(r, "('%c'%s", descr.code, count == 0 ? "" : v.kind == 'U' ? ", " : ", [");
     if (v.kind == 'U' && count > 0) {
-        obj_put_ucs4(r, a.items, count);
+        obj_put_characters(r, a.items, count, v.size);
     } else if (count > 0) {
         for (uint64_t i = 0; obj_more(r, i, count); i++)
             obj_put_element(r, a.items + i * v.size, &v);

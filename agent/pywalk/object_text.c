@@ -129,13 +129,8 @@ void obj_put_part(struct render *r, const char *before, uint64_t addr, uint64_t 
     put_quoted(r, &s, bytes ? "b" : "");
 }
 
-void obj_put_binary(struct render *r, uint64_t data, uint64_t size) {
-    put_quoted(r, &(struct pywalk_chars){data, size, 1}, "b");
-    obj_put_error(r, data);
-}
-
-void obj_put_ucs4(struct render *r, uint64_t data, uint64_t length) {
-    put_quoted(r, &(struct pywalk_chars){data, length, 4}, "");
+void obj_put_characters(struct render *r, uint64_t data, uint64_t length, unsigned unit) {
+    put_quoted(r, &(struct pywalk_chars){data, length, unit}, unit == 1 ? "b" : "");
     obj_put_error(r, data);
 }
 
@@ -143,7 +138,7 @@ void obj_put_byte_string(struct render *r, uint64_t addr, const struct object_ty
     uint64_t size = obj_count(r, addr + r->f->ob_size);
 
     if (r->rc == 0)
-        obj_put_binary(r, addr + pywalk_offsets(&r->pw)->f.bytes_data, size);
+        obj_put_characters(r, addr + pywalk_offsets(&r->pw)->f.bytes_data, size, 1);
 }
 
 void obj_put_bytearray(struct render *r, uint64_t addr, const struct object_type *t UNUSED) {
@@ -151,5 +146,5 @@ void obj_put_bytearray(struct render *r, uint64_t addr, const struct object_type
     uint64_t start = size != 0 ? obj_u64(r, addr + r->f->bytearray_start) : 0;
 
     if (r->rc == 0)
-        obj_put_binary(r, start, size);
+        obj_put_characters(r, start, size, 1);
 }

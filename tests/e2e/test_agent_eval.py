@@ -69,6 +69,40 @@ def test_eval(agent, start, python):
     assert process.poll() is None
 
 
+FORKS = """
+import os, sys, threading, time
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.005)
+pid = os.fork()
+if pid == 0:
+    for i in range(4):
+        thread = threading.Thread(target=print, args=("thread", i))
+        thread.start()
+        thread.join()
+    print("main")
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(pid, 0)
+open(sys.argv[1] + ".done", "w").close()
+while True:
+    time.sleep(1)
+"""
+
+
+@FEW
+def test_a_child_forked_meanwhile_has_its_output(agent, spawn, interpreter, tmp_path):
+    """A thread of the child may get the number of the thread that evaluates in the parent."""
+    out = tmp_path / "out"
+    process = spawn([interpreter.path, agent.script(FORKS), tmp_path / "go"], ready=None, env=agent.env(), stdout=out.open("wb"))
+    wait_for(lambda: out.read_text())
+    live, = wait_for(agent.lives)
+    done = evaluate(agent, live, "import os, time\nopen(%r, 'w').close()\nend = time.time() + 60\n"
+                    "while not os.path.exists(%r) and time.time() < end: time.sleep(0.005)\nprint('own')" % (str(tmp_path / "go"), str(tmp_path / "go.done")))
+    assert done["out"] == "own\n" and process.poll() is None
+    assert out.read_text() == "ready\n" + "".join("thread %d\n" % i for i in range(4)) + "main\n"
+
+
 PRINTS = """
 import sys
 sys.setswitchinterval(1e-6)

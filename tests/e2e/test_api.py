@@ -2,6 +2,7 @@
 """`import probing`: spans, events, steps, settings and variables, without an agent, with one, and with one that comes later."""
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -224,6 +225,46 @@ def test_without_an_agent_nothing_happens(build, python, run, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
+CALLS = """
+import copy, pickle, sys
+import probing
+def one(call):
+    try:
+        got = call()
+    except Exception as error:
+        return type(error).__name__
+    return got._name() if "Span" in type(got).__name__ and callable(getattr(got, "_name", None)) else getattr(got, "name", got)
+for call in (lambda: probing.step(number=3), lambda: probing.step(None), lambda: probing.step(), lambda: probing.step(1, 2),
+             lambda: probing.step(other=1), lambda: probing.step(-1), lambda: probing.step("x"), lambda: probing.step(1, number=2),
+             lambda: probing.event(name="by name", a=1), lambda: probing.event("by place", name="by name", label="by name"),
+             lambda: probing.event("x", a=1, number=2), lambda: probing.event(), lambda: probing.event(3), lambda: probing.event("a", "b"),
+             lambda: probing.event(a=1), lambda: probing.span(name="s"), lambda: probing.span("s"), lambda: probing.span(other="s"),
+             lambda: probing.span(), lambda: probing.span(3), lambda: copy.copy(probing.span("c")), lambda: copy.deepcopy([probing.span("c")])[0],
+             lambda: pickle.loads(pickle.dumps(probing.span("p"))), lambda: pickle.loads(pickle.dumps(probing.span, 2)) is probing.span,
+             lambda: b"_probing" not in pickle.dumps(probing.step, 2)):
+    print(one(call))
+for made in (copy.copy(probing.span("the copy")), pickle.loads(pickle.dumps(probing.span("pickled")))):
+    with made: pass
+if probing.is_recording():
+    made = type(probing.span("x"))()  # it has no name
+    with made: pass
+"""
+
+
+@FEW
+def test_calls_do_the_same_recorded_or_not(build, interpreter, run, record, convert, sql, tmp_path):
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    bare = run([interpreter.path, "-c", CALLS], env=env).stdout.split()
+    assert bare[:8] == ["None"] * 3 + ["TypeError"] * 2 + ["ValueError"] + ["TypeError"] * 2
+    assert bare[-7:] == ["TypeError", "TypeError", "c", "c", "p", "True", "True"]
+    done = record(CALLS, python=interpreter, env=env)
+    assert done.stdout.split() == bare
+    db = convert(done.trace)
+    assert sql(db, "SELECT name FROM spans WHERE name IN ('the copy', 'pickled') ORDER BY 1") == [("pickled",), ("the copy",)]
+    assert sql(db, "SELECT name, data FROM events WHERE name LIKE 'by %' ORDER BY 1") == [
+        ("by name", '{"a":1}'), ("by place", '{"name":"by name","label":"by name"}')]
+
+
 ENABLE = """
 import probing, os, sys
 path = probing.enable(trace="out/", sample_rate=0, metrics=0.5)
@@ -385,6 +426,131 @@ def check_variables(build, python, record, convert, sql):
         assert at["return"][2]["acc1@validate"] == 0.75
     logs = sql(db, "SELECT epoch, step, loss, lr FROM training_logs ORDER BY step")
     assert logs == [(0, 0, 1.0, 1.0), (1, 1, 0.5, 0.5), (2, 2, 1 / 3, 0.25)]
+
+
+# As much of torch as is asked for the number of a tensor on a GPU: a copy of it is begun, and asked for at later steps without the GIL.
+COMING = """
+import sys, time, threading, types, ctypes
+import probing
+torch = types.ModuleType("torch")
+class Device(object):
+    type = "cuda"
+class Tensor(object):
+    layout = "strided"; dtype = "torch.float32"; device = Device(); shape = ()
+    def __init__(self, v): self.memory = ctypes.c_float(v)
+    def numel(self): return 1
+    def is_complex(self): return False
+    is_quantized = False
+    def detach(self): return self
+    def reshape(self, n): return self
+    def copy_(self, other, non_blocking): self.memory.value = other.memory.value
+    def data_ptr(self): return ctypes.addressof(self.memory)
+class Event(object):
+    def record(self, stream): self.asked = 0
+    def query(self):
+        self.asked += 1
+        time.sleep(0.001)
+        return self.asked > 2
+class Nothing(object):
+    def __init__(self, *a): pass
+    def __enter__(self): pass
+    def __exit__(self, *a): pass
+torch.Tensor = Tensor; torch.strided = "strided"; torch.no_grad = Nothing
+torch.nn = types.SimpleNamespace(Parameter=type("Parameter", (Tensor,), {}))
+torch.cuda = types.SimpleNamespace(is_current_stream_capturing=lambda: False, device=Nothing, Event=Event, current_stream=lambda d: None)
+torch.empty = lambda shape, dtype, pin_memory: Tensor(0)
+torch._C = types.SimpleNamespace(DisableTorchFunction=Nothing)
+torch.distributed = None
+sys.modules["torch"] = torch
+def train(n):
+    for i in range(100):
+        loss = Tensor(n + i)
+        probing.step()
+ts = [threading.Thread(target=train, args=(1000 * k,)) for k in range(4)]
+[t.start() for t in ts]; [t.join() for t in ts]
+print("alive")
+"""
+
+
+@FEW
+def test_values_that_come_later_in_several_threads(build, interpreter, record, convert, sql):
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    done = record(COMING, python=interpreter, env=env, options=["-q", "--exprs", "loss@train"])
+    assert done.stdout == "alive\n"
+    numbers = [n for n, in sql(convert(done.trace), "SELECT number FROM variables")]
+    assert len(numbers) == len(set(numbers)) > 100 and set(numbers) <= {1000 * k + i for k in range(4) for i in range(100)}
+
+
+LAZY = """
+import sys, types
+import probing
+touched = []
+class Proxy(object):
+    def __getattr__(self, name):
+        touched.append(name)
+        raise RuntimeError(name)
+class Module(types.ModuleType):
+    def __getattribute__(self, name):
+        touched.append(name)
+        raise RuntimeError(name)
+proxy, sys.modules["lazy_module"] = Proxy(), Module("lazy_module")
+class Trainer:
+    @staticmethod
+    def validate():
+        accuracy = 0.75
+        return accuracy
+for step in range(8):
+    probing.step()
+    Trainer.validate()
+print(touched)
+"""
+
+
+@FEW
+def test_a_function_is_sought_without_touching_the_program(build, interpreter, record, convert, sql):
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    done = record(LAZY, python=interpreter, env=env, options=["-q", "--exprs", "accuracy@Trainer.validate"])
+    assert done.stdout == "[]\n"
+    if interpreter.version >= (3, 12):
+        assert {v for v, in sql(convert(done.trace), "SELECT value FROM variables")} == {0.75}
+
+
+ODD_PATHS = """
+import os, sys
+import probing
+folder = os.fsdecode(b"jos\\xe9")
+os.mkdir(folder)
+path = probing.enable(trace=os.path.join(folder, "t.zst"), sample_rate=0)
+assert path == probing.trace() == os.path.realpath(os.path.join(folder, "t.zst")), ascii(path)
+assert os.path.exists(path) and probing.config("sample_rate") == "0" and probing.config()["probing.sample_rate"] == "0"
+"""
+
+
+@FEW
+def test_a_path_that_is_not_utf8(build, interpreter, run, tmp_path):
+    agent = build.root / "lib/probing/libprobing-agent.so"
+    run([interpreter.path, "-c", ODD_PATHS], env=dict(os.environ, PYTHONPATH=str(build.share / "python"), PROBING_AGENT=str(agent)), cwd=str(tmp_path))
+
+
+REPLACED = """
+import os, shutil, sys
+agent, = {line.split()[-1] for line in open("/proc/self/maps") if line.rstrip().endswith("/libprobing-agent.so")}
+shutil.copy(agent, agent + ".new")
+os.unlink(agent)
+os.rename(agent + ".new", agent)
+import probing
+assert probing.is_recording()
+with probing.span("after an upgrade"): pass
+"""
+
+
+def test_the_agent_is_known_when_its_file_is_replaced(build, run, convert, sql, tmp_path):
+    copy = tmp_path / "installed"
+    for part in ("bin", "lib"):
+        shutil.copytree(str(build.root / part), str(copy / part), symlinks=True)
+    run([copy / "bin/probing-record", "-q", "-o", tmp_path / "t.zst", SOME[0].path, "-c", REPLACED],
+        env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    assert sql(convert(tmp_path / "t.zst"), "SELECT name FROM spans") == [("after an upgrade",)]
 
 
 @pytest.mark.parametrize("option, says", [

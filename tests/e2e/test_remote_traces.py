@@ -119,6 +119,22 @@ def test_a_question_of_ten_seconds_over_http(engine, build, run, server):  # noq
     assert whole == local and 0.5 * size < server.sent <= 1.2 * size
 
 
+def test_a_url_that_is_open_twice(engine):  # noqa: F811
+    """What one of the two is done with the other still has."""
+    golden = pathlib.Path(__file__).resolve().parents[2] / "tests/golden/basic.zst"
+    code = """
+import fsspec, gc, probing
+fsspec.filesystem("memory").pipe_file("/basic.zst", open(%r, "rb").read())
+first, second = probing.open("memory://basic.zst"), probing.open("memory://basic.zst")
+rows = len(list(second.samples.select("func").rows()))
+del second
+gc.collect()
+print(rows, len(list(first.samples.select("func").rows())))
+""" % str(golden)
+    rows, again = engine(code, "fsspec").split()
+    assert rows == again != "0"
+
+
 def test_blocks_come_once_and_several_at_a_time(engine, build, run, server):  # noqa: F811
     """A trace as it was recorded, in small blocks, read completely: one request for each hint, and few for everything else."""
     run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", server.folder / "f", "--ranks", "1", "--nodes", "1", "--minutes", "1", "--hz", "200",

@@ -11,8 +11,8 @@
         probing.event("checkpoint", path=path, size=size)
         probing.step()                        # only without a torch optimizer, whose steps are seen by themselves
 
-While nothing is being recorded, span(), event() and step() do nothing, in well under a microsecond; they never raise because of
-the recording. To read the trace: probing-convert trace.zst out.db, then SQL (tables spans, events, event_values, variables).
+While nothing is being recorded, span(), event() and step() do nothing, in well under a microsecond; whatever they are called with,
+they raise the same errors then as in a recording. To read the trace: probing-convert trace.zst out.db, then SQL (tables spans, events, event_values, variables).
 """
 import functools as _functools
 import os as _os
@@ -35,19 +35,27 @@ class TraceError(ValueError):
     """A trace or a database cannot be read, or does not have what was asked for; the text says which and why."""
 
 
-# ---- while there is no agent in the process: the same functions, doing nothing -----------------------
+# ---- with an agent in the process these functions record, without one they do nothing -----------------------
 # Each looks whether it has come meanwhile: the program may have kept the function itself (from probing import step).
 
 def step(number=None):
     """Records that a training step has ended. number: the step's number. Not needed for steps of torch's optimizers, which are seen without it."""
+    if number is not None:
+        if not hasattr(number, "__index__"):
+            raise TypeError("probing.step(number): an int, and not %s" % type(number).__name__)
+        if number < 0:
+            raise ValueError("probing.step(number): number must be 0 or more")
     if _native is not None:
         _native.step(number)
 
 
-def event(name, **values):
-    """Records that something happened, with values: event("checkpoint", path=path, size=size)."""
+def event(*name, **values):
+    """event(name, key=value, ...) records that something happened, with values: event("checkpoint", path=path, size=size)."""
+    name = name or (values.pop("name", None),)
+    if len(name) != 1 or not isinstance(name[0], str):
+        raise TypeError("probing.event(name, key=value, ...): name is a str")
     if _native is not None:
-        _native.event(name, **values)
+        _native.event(name[0], **values)
 
 
 _role = None # the last that was told: a recording that begins later is told it, too
@@ -101,6 +109,9 @@ class _Span(object):
     def __call__(self, function):
         return _decorate(self, function)
 
+    def __reduce__(self):
+        return _same_span, (self.name,)
+
 
 class _Spans(dict):
     def __missing__(self, name):
@@ -115,6 +126,11 @@ class _Spans(dict):
 def span(name, _find=_Spans().__getitem__):
     """Use as `with span("name"): ...` or `@span("name")`. The time inside is recorded, into the spans table."""
     return _find(name) if _native is None else _native.span(name)
+
+
+def _same_span(name):
+    """What a copied or pickled span becomes, in this or another process: the span of that name there."""
+    return span(name)
 
 
 def _decorate(mark, function):
@@ -191,14 +207,17 @@ def _around_async_generator(mark, function):
 # ---- the agent ------------------------------------------------------------------------------------
 
 def _arrived():
-    """The agent is in this process: its functions take the place of ours. The agent calls this when it comes later."""
-    global _native, step, span, event
+    """The agent is in this process: what it has takes the place of ours. The agent calls this when it comes later."""
+    global _native, span
     if _native is None:
         module = _load.loaded()
         if module is not None:
             module.set_wrap(_decorate)
+            import copyreg
+            copyreg.pickle(type(module.span("probing")), lambda mark: (_same_span, (mark._name(),)))
             _native = module
-            step, span, event = module.step, module.span, module.event
+            span = module.span
+            span.__module__ = __name__  # a pickled one is found there by a process without the agent, too
             _tell()
 
 

@@ -11,7 +11,7 @@ def _cell(field, value):
         return "<i>null</i>"
     if field.format == b"tsn:UTC":
         try:
-            at = datetime.datetime.utcfromtimestamp(0) + datetime.timedelta(seconds=value // 10 ** 9)
+            at = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=value // 10 ** 9)
             value = "%s.%09d" % (at.isoformat(" "), value % 10 ** 9)
         except OverflowError:
             pass

@@ -5,15 +5,18 @@ import os
 import sys
 
 AGENT = "libprobing-agent.so"
+DELETED = b" (deleted)"
 
 
 def mapped():
-    """Returns the path of the agent that is in this process already, or None."""
+    """Returns the path of the agent that is in this process already, or None. Its file may have been replaced since: the loader knows it by that path."""
     try:
         with open("/proc/self/maps", "rb") as maps:
             for line in maps:
-                if line.rstrip().endswith(b"/" + AGENT.encode()):
-                    return os.fsdecode(line[line.index(b"/"):].rstrip())
+                path = line[line.find(b"/"):].rstrip()
+                path = path[:-len(DELETED)] if path.endswith(DELETED) else path
+                if path.endswith(b"/" + AGENT.encode()):
+                    return os.fsdecode(path)
     except OSError:
         pass
     return None

@@ -30,7 +30,7 @@ TRIES = 3
 PAUSE = 0.3  # seconds before the second try; thrice that before the third; or as many as the server says (Retry-After, with 429 and 503)
 LONGEST = 30  # seconds that are waited for a server; one that says more is not asked again
 
-_files = weakref.WeakValueDictionary()  # by URL: what C calls them by
+_files = {}  # by URL, by which C knows them: weak references to the Files of that URL, of which several may be open
 _callbacks = []
 
 
@@ -157,7 +157,7 @@ class File(object):
         if self.size is None:
             raise TraceError("%s: the server does not say how large it is" % url)
         self.index()
-        _files[url] = self
+        _files.setdefault(url, []).append(weakref.ref(self, lambda gone: forget(url, gone)))
         register()
 
     def ranges(self, wanted):
@@ -237,18 +237,31 @@ class File(object):
         return end if n >= 4096 else min(self.size, offset + AHEAD)
 
 
+def forget(url, gone):
+    left = [f for f in _files.get(url, ()) if f is not gone]
+    if left:
+        _files[url] = left
+    else:
+        _files.pop(url, None)
+
+
+def opened(url):
+    """Returns the File of this URL that was opened last, or None."""
+    return next(filter(None, (f() for f in reversed(_files.get(os.fsdecode(url), ())))), None)
+
+
 SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)
 READ = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
 
 
 def _size(url):
-    file = _files.get(os.fsdecode(url))
+    file = opened(url)
     return file.size if file else -errno.ENOENT
 
 
 def _read(url, offset, to, n):
     try:
-        data = _files[os.fsdecode(url)].read(offset, n)
+        data = opened(url).read(offset, n)
         ctypes.memmove(to, data, len(data))
         return len(data)
     except Exception as error:  # nothing may leave a callback

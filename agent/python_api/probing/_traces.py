@@ -79,7 +79,8 @@ class Table(object):
                 where.append("%s %s %.9f" % (_quote("timestamp"), sign, asked[key] / _SECOND))
         sql = self._sql
         if where or asked.get("columns"):
-            sql = "SELECT %s FROM (%s)%s" % (", ".join(map(_quote, asked.get("columns") or ())) or "*", sql.strip().rstrip(";"),
+            sql = "SELECT %s FROM (%s\n)%s" % (  # it may end in a comment
+                ", ".join(map(_quote, asked.get("columns") or ())) or "*", sql.strip().rstrip(";"),
                                             " WHERE " + " AND ".join(where) if where else "")
         return {"paths": [self._owner.database], "sql": sql, "batch": asked.get("batch", 0)}
 
@@ -259,12 +260,12 @@ class Traces(object):
     def _aligned(self):
         """Returns the path of a database with the alignment of clocks, or None."""
         if self._align and not self._is_database:
-            self._align = False
             alone = len(self.paths) == 1 and (self.remote or os.path.isfile(self.paths[0])) and (self._flags & _arrow.ALONE or not os.path.isdir(self.paths[0] + ".d"))
             if not alone:
                 out = self._temporary("clocks.db")
                 _arrow.align(self.paths, self._flags, out)
                 self._clocks = out
+            self._align = False  # not before: when it fails, the next read tries again
         return self._clocks
 
     @property
