@@ -231,6 +231,18 @@ def test_step_and_loader_and_time(build, run, simulated_job):
     assert "probing-record" in ask(build, run, "diff", db, code=1)[0] or "one run only" in ask(build, run, "diff", db, code=1)[0]
 
 
+def test_waits_for_the_gil(build, run, tmp_path, sql):
+    """Of four threads that compute, three wait for the GIL. (That one waited so long that it is said is made so: a short run of a busy machine shows some ticks of it.)"""
+    program, trace, db = tmp_path / "t.py", tmp_path / "t.zst", tmp_path / "t.db"
+    program.write_text("import sys, threading, time\ndef computes(end):\n    while time.time() < end: pass\nfor _ in range(int(sys.argv[1])): threading.Thread(target=computes, args=(time.time() + 1.5,)).start()\n")
+    for threads in (4, 1):
+        run([build.tool("probing-record"), "-q", "-r", "200Hz", "-o", trace, sys.executable, program, str(threads)], check=0)
+        run([build.tool("probing-convert"), "-qf", trace, db])
+        answer, tables = ask(build, run, "time", edited(db, tmp_path, "UPDATE stack_total SET ns = ns * 1000, running_ns = running_ns * 1000") if threads == 4 else db)
+        assert bool(re.search(r"; threads waited for the GIL for \d+\.\d s at least$", answer)) == (threads == 4), answer
+        assert "computes (t.py:3)" in [r["line"] for r in tables[-1]] if threads == 4 else not tables[-1], tables[-1]
+
+
 def test_a_step_that_is_not_there(build, run, simulated_job, tmp_path):
     """It is said which there are; "no steps were recorded" was not true."""
     db = simulated_job("--seed", 1) / "out.db"
