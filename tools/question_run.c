@@ -68,7 +68,7 @@ static int ask_part(struct question_run *a, const struct question *q, const stru
     int code = sql_run(&a->run, p->sql);
     if (fclose(a->run.out) != 0 && code == TOOL_OK)
         code = tool_fail("cannot ask: no memory");
-    if (code == TOOL_OK && is_json(a) && a->run.results) {
+    if (code == TOOL_OK && is_json(a) && (p->title ? a->run.results : a->run.rows)) {
         while (n && text[n - 1] == '\n')
             text[--n] = '\0';
         printf("%s{\"question\": \"%s\", \"title\": ", a->pieces++ ? ",\n" : "[", q->name);

@@ -137,6 +137,75 @@ def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script,
         assert answer.startswith("all_reduce number %d of group" % sql(db, "SELECT min(seq) FROM comm WHERE flags & 8")[0][0]), answer
 
 
+# Programs whose threads wait for each other for ever: two locks taken in opposite order; and a lock that another thread held at a fork.
+LOCKS = """import threading
+a, b, both = threading.Lock(), threading.Lock(), threading.Barrier(2)
+def takes(one, other):
+    with one:
+        both.wait()
+        with other: pass  # stands
+threads = [threading.Thread(target=takes, args=pair, name=name) for pair, name in (((a, b), "first"), ((b, a), "second"))]
+def join():
+    for t in threads: t.join()
+for t in threads: t.start()
+join()
+"""
+FORK = """import multiprocessing, threading
+lock, held = threading.Lock(), threading.Event()
+def holds():
+    with lock:
+        held.set()
+        threading.Event().wait()
+def child():
+    with lock: pass  # stands
+threading.Thread(target=holds, name="holder").start()
+held.wait()
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join()
+"""
+
+
+def stand_still(program, said):
+    """Returns which threads the answer says to stand where, if it says that of the whole program."""
+    found = re.findall(r"([\w-]+(?: \([\w.]+\))?) in [^;]*?(\w+) \(%s:(\d+)\)" % program.name, said) if "has done nothing since " in said else []
+    return {(func, program.read_text().split("\n")[int(line) - 1].endswith("# stands")) for _, func, line in found}
+
+
+@pytest.mark.parametrize("program, stands", [(LOCKS, {("join", False), ("takes", True)}), (FORK, {("<module>", False), ("holds", False), ("child", True)})], ids=["locks", "fork"])
+def test_threads_that_wait_for_each_other(build, run, tmp_path, program, stands):
+    """No collective hangs, yet the program does: it is said since when nothing has run, and where each thread waits; of a live program, and of its trace when it was killed."""
+    script, trace = tmp_path / "stuck.py", tmp_path / "t.zst"
+    script.write_text(program)
+    stands = {(re.escape(f) if f != "<module>" else "module", s) for f, s in stands}
+    recorder = subprocess.Popen([build.tool("probing-record"), "-q", "-o", trace, sys.executable, script], start_new_session=True)
+
+    def said():
+        paths = [p for p in (trace, tmp_path / "t.zst.d") if p.exists()]
+        return run([build.tool("probing"), "ask", "hang", "--answer"] + paths, check=None).stdout if paths else ""
+
+    def is_said():
+        return {(f.strip("<>"), s) for f, s in stand_still(script, said().replace("<module>", "module"))} == stands
+
+    try:
+        wait_until(is_said)
+    finally:
+        kill_group(recorder)
+    wait_until(is_said)
+    assert said().startswith("no call of torch.distributed is incomplete, but process "), said()
+
+
+@pytest.mark.parametrize("change", ["UPDATE trace_file SET end_reason = 'exit'", "UPDATE sample SET cpu_us = 200 WHERE count", "UPDATE cpu SET user_us = user_us + (ts - (SELECT min(ts) FROM cpu)) / 10000"])
+def test_what_is_at_work_does_not_hang(build, run, tmp_path, change):
+    """Nor does what ended by itself. Who wakes up at each tick waits for something that comes, and where other threads use the CPU the main thread may well wait for them."""
+    program, trace, db = tmp_path / "sleeps.py", tmp_path / "t.zst", tmp_path / "t.db"
+    program.write_text("import os, time\ntime.sleep(4)\nos.kill(os.getpid(), 9)\n")
+    run([build.tool("probing-record"), "-q", "-o", trace, sys.executable, program], check=None)
+    run([build.tool("probing-convert"), "-q", trace, db])
+    assert re.match(r"no call .* is incomplete, but process \d+ has done nothing since [34]\.\d s before its end .*: MainThread in <module> \(sleeps.py:2\)$", ask(build, run, "hang", db)[0])
+    assert "nothing hangs" in ask(build, run, "hang", edited(db, tmp_path, change), code=1)[0]
+
+
 @pytest.mark.parametrize("order, hangs", [("init_process_group train", 0), ("train init_process_group", 1)])
 def test_an_attempt_that_was_given_up_hangs_no_more(build, run, tmp_path, order, hangs):
     """Ranks that waited in init_process_group until the launcher started them again do not hang any more."""
@@ -158,12 +227,32 @@ def test_died_and_last(build, run, simulated_job):
     assert "the last moment recorded" in answer and len(tables[0]) == 8 and tables[0][0]["rank"] == 6
 
 
+@pytest.mark.parametrize("fault", [["--kill", "6:6"], ["--kill", "6:6", "--raise"]])
+def test_who_died_first_may_have_no_trace(build, run, simulated_job, tmp_path, fault):
+    """The first of the others then fails because of it: that is said, and who else may have been first."""
+    job = tmp_path / "job"
+    shutil.copytree(str(simulated_job(*fault)), str(job), ignore=shutil.ignore_patterns("*.db"))
+    trace, other = next(job.glob("*/*-r6-*.zst")), next(job.glob("*/*-r2-*.zst"))
+    other.unlink()
+    run([build.tool("probing-convert"), "-q", job, tmp_path / "out.db"])
+    answer, _ = ask(build, run, "died", tmp_path / "out.db")
+    assert answer.startswith("rank 6 ") and "may have died before" not in answer, answer  # it failed in no call of others: it is the first
+    trace.unlink()
+    run([build.tool("probing-convert"), "-qf", job, tmp_path / "out.db"])
+    answer, _ = ask(build, run, "died", tmp_path / "out.db")
+    assert re.search(r"exception RuntimeError: Connection closed by peer.*; ranks 2,6 may have died before: their traces are not here \(\w+ number \d+ of group \S+ failed\)$", answer), answer
+
+
 def test_where_an_exception_was_raised(build, run, tmp_path):
     program = tmp_path / "fails.py"
     program.write_text("def fails(x):\n    return 1 // x\ndef main():\n    fails(0)\n" + HOOKED + "wait_for_agent()\nmain()\n")
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, program], check=1)
     answer, _ = ask(build, run, "died", tmp_path / "t.zst")
     assert "exception ZeroDivisionError: " in answer and answer.endswith(', File "%s", line 2, in fails' % program), answer
+    program.write_text("import json\ndef main():\n    json.loads('{')\n" + HOOKED + "wait_for_agent()\nmain()\n")  # raised in the library
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "u.zst", sys.executable, program], check=1)
+    answer, _ = ask(build, run, "died", tmp_path / "u.zst")
+    assert re.search(r'exception JSONDecodeError: .*, File ".*/json/decoder.py", line \d+, in \w+, called by main \(fails.py:3\)$', answer), answer
 
 
 WAIT = """ # until the agent has taken its signals
@@ -219,9 +308,9 @@ def test_a_launcher_that_is_told_to_end(build, run, sql, tmp_path, cause, said):
 @pytest.mark.parametrize("before, signal, told, first", [
     (0.1, 15, "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # at the same time as its parent, by a signal to their process group
     (0.1, "NULL", "rank = 3", r"rank 3 \(process \d+\) on .*: term SIGTERM sent by pid 1,"),  # its parent did not live long enough to record it
-    (5, 15, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # long before its parent: its own death
-    (0.1, 15, "rank = 4", r"rank 3 \(process 7\) on .*: killed by signal 15"),  # its parent got no signal
-    (0.1, 9, "rank = 3", r"rank 3 \(process 7\) on .*: killed by signal 9"),  # its parent died from something else
+    (5, 15, "rank = 3", r"rank 3's data loader \(process 7\) on .*: killed by signal 15"),  # long before its parent: its own death
+    (0.1, 15, "rank = 4", r"rank 3's data loader \(process 7\) on .*: killed by signal 15"),  # its parent got no signal
+    (0.1, 9, "rank = 3", r"rank 3's data loader \(process 7\) on .*: killed by signal 9"),  # its parent died from something else
 ])
 def test_a_loader_that_is_told_to_end_with_its_rank(build, run, simulated_job, tmp_path, before, signal, told, first):
     """The last record of a process lies before the SIGTERM that ended it, and so before that of its parent: the parent is named first."""

@@ -1,6 +1,6 @@
 --@ hang: Why does it hang?
---? SELECT EXISTS (SELECT 1 FROM hangs) OR (SELECT count(*) FROM (SELECT t.id FROM trace_file t CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 100) CROSS JOIN stack_text e ON e.stack = s.stack WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS t.run) AND s.ts > t.end_ts - 5000000000 AND (e.text LIKE 'init_process_group (distributed_c10d.py:%' OR e.text LIKE 'new_group (distributed_c10d.py:%') AND NOT EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN t.first_id AND t.last_id AND c.ts > s.ts) GROUP BY t.id HAVING max(s.ts) - min(s.ts) > 1000000000)) > 0
---! nothing hangs in torch.distributed: no collective that was recorded is left incomplete (`probing stacks` shows what each thread does)
+--? SELECT EXISTS (SELECT 1 FROM hangs) OR EXISTS (SELECT 1 FROM sample)
+--! nothing hangs in torch.distributed: no collective that was recorded is left incomplete; nor did a process that was ended, or has no end, stand still (`probing stacks` shows what each thread does)
 CREATE TEMP TABLE hung AS -- what view hangs says; whose recording has no end and stops is looked at, as far as this machine can: it may lag behind, or be stopped and have no more to say
 SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
   CASE iif(h.state IN ('silent', 'dead', 'never came') AND t.end_reason IS NULL, is_running(t.boot_id, t.pid), 0) WHEN 2 THEN 'is stopped' WHEN 1 THEN 'never came' ELSE replace(h.state, 'silent', 'dead') END AS state
@@ -39,6 +39,33 @@ GROUP BY r.trace HAVING max(r.ts) > max(r.end_ts) - 5000000000 AND max(r.ts) - m
 CREATE TEMP TABLE outside AS SELECT t.rank, coalesce(w.inner || iif(w.user <> w.inner, ', called by ' || w.user, ''), '?') AS does FROM trace_file t LEFT JOIN whereabouts w ON w.trace_id = t.id
 WHERE t.run IS (SELECT run FROM joining LIMIT 1) AND t.rank NOT NULL AND t.role IS NOT 'dataloader' AND t.id NOT IN (SELECT r.trace FROM recent r JOIN making m ON m.stack = r.stack) AND EXISTS (SELECT 1 FROM joining)
   AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS t.run) GROUP BY t.rank ORDER BY t.rank;
+-- Where no group is made either: processes that do nothing, as in a lock. That can be a hang only if somebody ended them, or they still run.
+CREATE TEMP TABLE alive AS -- which those are, except a launcher of ranks; until: their end, or when they were told to end
+SELECT t.id, t.run, t.rank, t.pid, t.ppid, t.host, t.role, t.first_id, t.last_id, coalesce(e.ts, t.end_ts) AS until FROM trace_file t LEFT JOIN (
+  SELECT f.id, min(e.ts) AS ts FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND (e.kind = 'term' OR e.kind = 'exception' AND e.detail LIKE 'KeyboardInterrupt%') GROUP BY f.id) e ON e.id = t.id
+JOIN (SELECT run, max(attempt) AS attempt, max(rank IS NOT NULL) AS ranks FROM trace_file GROUP BY run) l ON l.run IS t.run AND l.attempt = t.attempt AND l.ranks = (t.rank IS NOT NULL)
+WHERE (t.end_reason IS NULL OR t.end_reason NOT IN ('exit', '_exit', 'exec') OR e.ts NOT NULL) AND NOT EXISTS (SELECT 1 FROM waits) AND NOT EXISTS (SELECT 1 FROM joining);
+CREATE TEMP TABLE lately AS -- the last samples of their threads
+SELECT a.id AS trace, s.id, s.thread, s.ts, s.stack, s.cpu_us, a.until FROM alive a CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN a.first_id AND a.last_id AND x.count AND x.ts <= a.until ORDER BY x.id DESC LIMIT 400);
+CREATE TEMP TABLE place AS -- where that was, as in view whereabouts
+SELECT s.stack, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
+FROM (SELECT DISTINCT stack FROM lately WHERE stack NOT NULL) s;
+CREATE TEMP TABLE stands AS -- since when each thread has been at its last line, its CPU time since then, and in how many samples it had some: who waits with a timeout wakes up now and then
+WITH seen AS MATERIALIZED (SELECT l.*, p.inner, p.user, first_value(p.inner) OVER (PARTITION BY l.trace, l.thread ORDER BY l.id DESC) AS last FROM lately l LEFT JOIN place p ON p.stack = l.stack),
+  moved AS MATERIALIZED (SELECT trace, thread, max(id) AS id FROM seen WHERE inner IS NOT last GROUP BY trace, thread)
+SELECT s.trace, h.tid, coalesce(h.name, 'thread ' || h.tid) AS name, s.last || iif(max(s.user) <> s.last, ', called by ' || max(s.user), '') AS does, min(s.ts) AS since, s.until,
+  coalesce(sum(s.cpu_us) FILTER (WHERE nth > 1), 0) AS cpu_us, count(*) FILTER (WHERE nth > 1 AND s.cpu_us) AS woken
+FROM (SELECT s.*, row_number() OVER (PARTITION BY s.trace, s.thread ORDER BY s.id) AS nth FROM seen s LEFT JOIN moved m ON m.trace = s.trace AND m.thread = s.thread WHERE s.id > coalesce(m.id, 0)) s
+JOIN thread h ON h.id = s.trace << 40 | s.thread AND coalesce(h.end_ts, s.until) >= s.until GROUP BY s.trace, s.thread HAVING max(s.ts) > s.until - 3000000000;
+CREATE TEMP TABLE idle AS -- the main thread has stood for two seconds, woke up less often than every two, and used less than 1 ms of CPU a second; the process less than 50 ms
+SELECT a.*, s.since, (a.until - s.since) / 1e9 AS waited FROM alive a JOIN stands s ON s.trace = a.id AND s.tid = a.pid AND s.does NOT NULL
+WHERE a.until - s.since > 2000000000 AND s.woken * 2000000000 <= a.until - s.since AND s.cpu_us < (a.until - s.since) / 1000000
+  AND (SELECT coalesce(sum(l.cpu_us), 0) FROM lately l WHERE l.trace = a.id AND l.ts > s.since) < 50 * (a.until - s.since) / 1000000
+  AND coalesce((SELECT max(c.user_us + c.system_us) - min(c.user_us + c.system_us) FROM cpu c WHERE c.id BETWEEN a.first_id AND a.last_id AND c.ts BETWEEN s.since AND a.until), 0) < 50 * (a.until - s.since) / 1000000;
+CREATE TEMP TABLE still AS -- and it does not wait for a process of its own that works
+SELECT i.*, (SELECT group_concat(iif(n > 5, 'and ' || more || ' threads more', name || ' in ' || does), '; ') FROM (
+  SELECT *, row_number() OVER (ORDER BY tid <> i.pid, since, tid) AS n, count(*) OVER () - 5 AS more FROM stands WHERE trace = i.id AND does NOT NULL ORDER BY n LIMIT 6)) AS does
+FROM idle i WHERE NOT EXISTS (SELECT 1 FROM alive c WHERE c.ppid = i.pid AND c.host IS i.host AND c.run IS i.run AND c.id NOT IN (SELECT id FROM idle));
 SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a circle, all wait for each other: ' ELSE '' END || CASE state
   WHEN 'other call' THEN printf('call number %d of group %s: rank%s %s called %s, where others called %s: their order differs', seq, "group",
     CASE n WHEN 1 THEN '' ELSE 's' END, who, does, op)
@@ -71,7 +98,11 @@ UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s, whic
     max(call), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'))
   || coalesce((SELECT printf(': rank%s %s %s not in it', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, 'are', 'is')) || '; rank ' || min(rank) || ' is in ' || (SELECT does FROM outside LIMIT 1) FROM outside HAVING count(*)), '')
   || coalesce((SELECT printf('; traces of %d of %d ranks are here', count(DISTINCT rank), max(world_size)) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1) HAVING count(DISTINCT rank) < max(world_size)), '')
-FROM joining HAVING count(*) > 0;
+FROM joining HAVING count(*) > 0
+UNION ALL SELECT 'no call of torch.distributed is incomplete, but ' || group_concat(said, '; and ') || coalesce((SELECT printf('; %d process%s more work%s', count(*), iif(count(*) > 1, 'es', ''), iif(count(*) > 1, '', 's')) FROM alive WHERE id NOT IN (SELECT id FROM still) HAVING count(*)), '') FROM (
+  SELECT printf('%s %s done nothing since %.1f s before %s end (%s): %s', iif(rank IS NULL, 'process', 'rank') || iif(count(*) > 1, 'es ', ' ') || ranges(coalesce(rank, pid)) || iif(role = 'dataloader', ' (data loader)', ''),
+    iif(count(*) > 1, 'have', 'has'), min(waited), iif(count(*) > 1, 'their', 'its'), strftime('%H:%M:%f', max(since) / 1e9, 'unixepoch'), does) AS said
+  FROM still GROUP BY rank IS NULL, role IS 'dataloader', does ORDER BY role IS 'dataloader', count(*) DESC, min(since) LIMIT 4) HAVING count(*);
 --= what is not complete, the first cause first; level: 0 waits for a cause, 1 for somebody who waits at level 0
 SELECT level, "group", seq, op, (SELECT ranges(value) FROM json_each('[' || waiters || ']')) AS waiting, printf('%d of %d', waiting, size) AS of,
   who AS waits_for, state, strftime('%H:%M:%f', since, 'unixepoch') AS since FROM waits LIMIT 20;

@@ -29,9 +29,14 @@ UPDATE died AS d SET after = e.failed - 1e-6 FROM ( -- whoever ends closes its c
     AND o.timestamp > (SELECT max(c.exit) FROM comm_metrics c WHERE c.trace_id = x.trace_id) GROUP BY 1) e
 WHERE d.trace_id = e.trace_id AND d.timestamp > e.failed;
 CREATE TEMP TABLE place AS -- where the first one was: the innermost line of what it raised, of its stack when it failed, or of its last sample
-SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.said, rtrim(d.said, replace(d.said, char(10), '')), ''), NULL),
-  'in ' || (SELECT s.func || ' (' || replace(s.file, rtrim(s.file, replace(s.file, '/', '')), '') || ':' || s.lineno || ')' FROM trigger_stacks s
-    WHERE s.trigger_id = d.trigger_id AND s.is_cause AND s.frame_type = 'Python' ORDER BY s.depth LIMIT 1),
+SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.said, rtrim(d.said, replace(d.said, char(10), '')), '') || coalesce((
+    SELECT ', called by ' || substr(rest, instr(rest, ' in ') + 4) || ' (' || replace(path, rtrim(path, replace(path, '/', '')), '') || ':' || substr(rest, 1, instr(rest, ',') - 1) || ')' FROM (
+      SELECT key, value, count(*) OVER () AS n, substr(value, 7, instr(substr(value, 7), '"') - 1) AS path, substr(value, instr(value, '", line ') + 8) AS rest
+      FROM json_each(iif(instr(d.said, '\'), '[]', '[' || replace(json_quote(d.said), '\n', '","') || ']')))
+    WHERE value LIKE 'File "%", line % in %' AND path NOT LIKE '%/site-packages/%' AND path NOT LIKE '%/dist-packages/%' AND path NOT LIKE '%/lib/python_.%' AND path NOT LIKE '<%' -- as in view stack_text
+    GROUP BY NULL HAVING max(key) < n - 1), ''), NULL),
+  'in ' || (SELECT e.text || coalesce((SELECT iif(u.depth > e.depth, ', called by ' || u.text, '') FROM stack_text u WHERE u.stack = e.stack AND u.is_user ORDER BY u.depth LIMIT 1), '')
+    FROM stack_text e WHERE e.stack = (SELECT c.stack_id FROM trigger_stacks c WHERE c.trigger_id = d.trigger_id AND c.is_cause LIMIT 1) ORDER BY e.depth LIMIT 1),
   'in ' || (SELECT w.inner || iif(w.user <> w.inner, ', called by ' || w.user, '') FROM whereabouts w WHERE w.trace_id = d.trace_id)) AS does
 FROM (SELECT *, rtrim(text, char(10)) AS said FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
 CREATE TEMP TABLE unended AS -- whose recording just stops: nobody was left to say how it ended, and it does not run here. A process that records on in another trace lived on
@@ -40,10 +45,15 @@ FROM trace t WHERE end_reason IS NULL AND exit_code IS NULL AND signal IS NULL A
   AND NOT EXISTS (SELECT 1 FROM trace_file l WHERE l.pid = t.pid AND l.boot_id IS t.boot_id AND l.process_ts / 1e9 IS t.process_start AND l.start_ts / 1e9 >= t."end" AND l.id <> t.id);
 SELECT printf('%s on %s at %s: %s %s%s%s%s', CASE WHEN rank IS NULL AND EXISTS (
     SELECT 1 FROM trace_file w JOIN trace_file l ON l.pid = w.ppid AND l.host IS w.host WHERE w.role = 'worker' AND l.id = trace_id) THEN 'the launcher (process ' || pid || ')'
-  ELSE coalesce('rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') END, coalesce((SELECT host FROM trace_file WHERE id = trace_id), '?'),
+  ELSE coalesce((SELECT coalesce('rank ' || l.rank || '''s data loader (process ' || l.pid || ')', 'data loader ' || l.pid || ' of process ' || l.ppid) FROM trace_file l WHERE l.id = trace_id AND l.role = 'dataloader'),
+    'rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') END, coalesce((SELECT host FROM trace_file WHERE id = trace_id), '?'),
   strftime('%Y-%m-%d %H:%M:%f', timestamp, 'unixepoch'), kind, coalesce(detail, ''), coalesce((SELECT ', ' || does FROM place), ''),
   coalesce((SELECT printf('; it had waited for rank %d in %s number %d of group %s: `probing ask hang`', h.rank, h.op, h.seq, h."group") FROM hangs h
-    WHERE h.cause AND h.state = 'never came' AND died.kind = 'exception' AND h.rank <> died.rank AND h.since < died.timestamp ORDER BY h.level LIMIT 1), ''),
+    WHERE h.cause AND h.state = 'never came' AND died.kind IN ('exception', 'killed', 'term') AND h.rank <> died.rank AND h.since < died.timestamp - iif(died.kind = 'exception', 0, 1) ORDER BY h.level LIMIT 1), '')
+  -- whose calls failed need not be the first: the others, of whom that is not known, are named
+  || coalesce((SELECT printf('; rank%s %s may have died before: %s %s (%s number %d of group %s failed)', iif(count(DISTINCT h.rank) > 1, 's', ''), ranges(h.rank), iif(count(DISTINCT h.rank) > 1, 'their', 'its'),
+      iif(max(h.state) = 'not recorded', iif(count(DISTINCT h.rank) > 1, 'traces are not here', 'trace is not here'), iif(count(DISTINCT h.rank) > 1, 'traces are cut off', 'trace is cut off')), h.op, h.seq, h."group")
+    FROM hangs h WHERE h.cause AND h.state IN ('not recorded', 'cut off') AND died.kind = 'exception' AND h.since < died.timestamp + 1 AND NOT EXISTS (SELECT 1 FROM hangs o WHERE o.cause AND o.rank = died.rank AND o.run IS h.run) HAVING count(*)), ''),
   coalesce((SELECT printf(iif(n > 1, '; ' || n || ' recordings have no end: the first, of %s, stops %s that, at %s', '; the recording of %s has no end, and stops %s that, at %s'), u.who,
     iif(u."end" < died.timestamp, 'before', 'after'), strftime('%H:%M:%f', u."end", 'unixepoch')) FROM unended u, (SELECT count(*) AS n FROM unended) WHERE u.nth = 1), '')) AS answer
 FROM (SELECT * FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) died
