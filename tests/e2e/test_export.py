@@ -3,9 +3,11 @@
 
 The recording is a simulated job (tests/fleet), whose samples, steps, modules and collectives do not depend on this machine.
 """
+import contextlib
 import csv
 import io
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -208,3 +210,20 @@ def test_rows_hostile(hostile, build, export):
             assert func is None or line["func"] == func.decode()
         except UnicodeDecodeError:
             assert "\ufffd" in line["func"]
+
+
+def test_nothing_stays_of_an_export_that_was_killed(build, simulated_job, tmp_path):
+    """kill -9 while it writes its file."""
+    db, folder = simulated_job("--seed", 1) / "out.db", tmp_path / "out"
+    folder.mkdir()
+
+    def writes(pid):
+        with contextlib.suppress(OSError):  # what is closed just now
+            return any(os.readlink("/proc/%d/fd/%s" % (pid, fd)).startswith(str(folder)) for fd in os.listdir("/proc/%d/fd" % pid))
+        return False
+
+    export = subprocess.Popen([build.tool("probing"), "export", "-q", "--format", "jsonl", "-o", folder / "rows.jsonl", db])
+    while export.poll() is None and not writes(export.pid):
+        pass
+    export.kill()
+    assert export.wait() == -9 and not os.listdir(str(folder)), (export.returncode, os.listdir(str(folder)))
