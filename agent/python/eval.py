@@ -30,13 +30,14 @@ recover(limit) puts things right and makes the answer.
 """
 import _ast
 import _thread
+import _weakref
 import posix
 import sys
 
 MARK = "...[cut]"
 NAME = "<probing>"
 MOST_SESSIONS = 16
-MOST_ENDED = 64
+MOST_ENDED = 128
 KEYWORDS = ("and as assert async await break class continue def del elif else except finally for from global if import in is "
             "lambda nonlocal not or pass raise return try while with yield").split()
 
@@ -81,6 +82,8 @@ class Capture:
 
     def write(self, text):
         target, ident, parts = self._probing
+        if isinstance(target, _weakref.ref):
+            target = target()
         if _thread.get_ident() != ident or posix.getpid() != self._probing_pid:
             return len(text) if target is None else target.write(text)  # print() does nothing where it is None
         if not isinstance(text, str):
@@ -96,20 +99,41 @@ class Capture:
 
     def flush(self):
         target, ident, _ = self._probing
+        if isinstance(target, _weakref.ref):
+            target = target()
         if target is not None and (_thread.get_ident() != ident or posix.getpid() != self._probing_pid):
             target.flush()
 
     def __getattr__(self, name):
-        return getattr(self._probing[0], name)
+        return getattr(beneath(self), name)
 
     def end(self):
         self._probing = self._probing[0], None, None
+
+    def let_go(self):
+        """Nobody has this object in the place of the stream, which may end when the program drops it: what it has buffered is written then."""
+        try:
+            self._probing = _weakref.ref(beneath(self)), None, None
+        except TypeError:  # None, or a class without weak references
+            pass
+
+
+def beneath(capture):
+    target = capture._probing[0]
+    return target() if isinstance(target, _weakref.ref) else target
+
+
+def let_go(captures):
+    unknown = [Capture(None, None, None, 0)]
+    for i in range(len(captures)):
+        if sys.getrefcount(captures[i]) <= sys.getrefcount(unknown[0]):
+            captures[i].let_go()
 
 
 def below(stream):
     """What lies under the captures of evaluations that have ended."""
     while isinstance(stream, Capture) and stream._probing[1] is None:
-        stream = stream._probing[0]
+        stream = beneath(stream)
     return stream
 
 
@@ -342,15 +366,17 @@ def leave(ident):
         return None
     saved, mine, parts, before = entry
     forget_thread(before)
-    # From now on they pass everything on: the thread's number will be another's, and they may be in use still.
-    mine[0].end()
-    mine[1].end()
-    ended.append(mine)
-    del ended[:-MOST_ENDED]
     if sys.stdout is mine[0]:
         sys.stdout = below(saved[0])
     if sys.stderr is mine[1]:
         sys.stderr = below(saved[1])
+    # From now on they pass everything on: the thread's number will be another's, and they may be in use still.
+    mine[0].end()
+    mine[1].end()
+    let_go(mine)
+    let_go(ended)
+    ended.extend(mine)
+    del ended[:-MOST_ENDED]
     running.pop(ident, None)
     return "".join(parts)
 

@@ -126,6 +126,45 @@ def test_eval_beside_print(agent, spawn, python):
     assert process.poll() is None
 
 
+STREAMS = """
+import os, sys, time
+def until(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+sys.stdout = open("first", "w")
+print("written")
+open("ready", "w").close()
+until("go on")
+old, sys.stdout = sys.stdout, sys.__stdout__
+del old
+open("dropped", "w").close()
+until("restore")  # what was sys.stdout while an evaluation ran, is its capture
+sys.stdout = kept
+print("and this")
+sys.stdout.flush()
+open("restored", "w").close()
+time.sleep(1000)
+"""
+
+
+def test_eval_does_not_keep_the_programs_streams(agent, spawn, python):
+    """What a stream has buffered is written when the program drops it, also after evaluations (LLDB lost its scripts' output). One that the
+    program has found in sys.stdout during an evaluation writes to the stream that was there."""
+    process = spawn([python.path, agent.script(STREAMS)], env=agent.env(), cwd=str(agent.tmp))
+    wait_for((agent.tmp / "ready").exists)
+    live, = wait_for(agent.lives)
+    assert evaluate(agent, live, "print('ours')")["out"] == "ours\n"
+    (agent.tmp / "go on").touch()
+    wait_for((agent.tmp / "dropped").exists)
+    assert (agent.tmp / "first").read_text() == "written\n"
+    evaluate(agent, live, "import sys; sys.stdout = open('second', 'w')")
+    evaluate(agent, live, "import sys; kept = sys.stdout; sys.stdout = sys.__stdout__")
+    (agent.tmp / "restore").touch()
+    wait_for((agent.tmp / "restored").exists)
+    assert (agent.tmp / "second").read_text() == "and this\n"
+    assert process.poll() is None
+
+
 CLOSED = """
 import sys, time
 sys.stdout = sys.stderr = None
