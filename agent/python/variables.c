@@ -51,6 +51,8 @@ static struct {
     uint64_t works;     /* number of model calls that have ended */
     uint64_t search_at; /* value of `works` at which functions not found are searched for again */
 } s;
+static unsigned
+    inside; /* calls of the functions below in progress, in any thread: the program's code may run in them, and others end steps then */
 static CAPI_KEPT void *parsed; /* not NULL: the objects in `s` belong to the Python that runs now */
 static CAPI_KEPT void *returns; /* a Returns of values.py (3.12+); NULL: no return is watched */
 static __thread int armed;      /* this thread's returns are watched (before 3.12) */
@@ -105,27 +107,17 @@ static void take(unsigned expr, void *value, uint64_t step, unsigned at) {
     }
 }
 
-/* Records the values that have arrived since the last step, in order: the first that has not arrived holds back those after it. While a value is asked for, it
- * is not in the list: the question may release the GIL, and another thread may end a step, or read new settings. */
+/* Records the values that have arrived since the last step, in order: the first that has not arrived holds back those after it. */
 static void take_coming(void) {
-    const uint64_t version = s.version;
-    for (int rc = 1; rc && s.ncoming && s.version == version;) {
-        struct coming c = s.coming[0];
-        struct pyvalue v;
-        memmove(s.coming, s.coming + 1, --s.ncoming * sizeof c);
-        rc = pyvalue_arrived(c.value, &v);
-        if (s.version != version || (!rc && s.ncoming == COMING_MAX)) { /* too late */
-            capi_unref(rc ? NULL : c.value);
-            py.PyErr_Clear();
-        } else if (rc < 0) {
-            complain(c.expr);
-        } else if (rc > 0) {
-            record(&c, &v);
-        } else {
-            memmove(s.coming + 1, s.coming, s.ncoming++ * sizeof c);
-            s.coming[0] = c;
-        }
-    }
+    unsigned done = 0;
+    struct pyvalue v;
+    for (int rc; done < s.ncoming && (rc = pyvalue_arrived(s.coming[done].value, &v)); done++)
+        if (rc < 0)
+            complain(s.coming[done].expr);
+        else
+            record(&s.coming[done], &v);
+    s.ncoming -= done;
+    memmove(s.coming, s.coming + done, s.ncoming * sizeof *s.coming);
 }
 
 /* Records the expression's value in this frame, if it has one. */
@@ -158,11 +150,13 @@ static void leave_returns(void) {
 
 static void take_return(void *frame, void *code) {
     uint64_t step = steps_of_now();
+    inside++;
     for (unsigned i = 0; i < s.exprs.n; i++)
         if (variable_is_of(&s.list[i].var, code)) {
             take_from(i, frame, code, step, 1);
             s.list[i].due = s.list[i].awaited = s.list[i].on_stack = 0;
         }
+    inside--;
 }
 
 /* Called by sys.monitoring: (code, offset, value) when `code` returns. */
@@ -415,18 +409,22 @@ static void at_work(int begins) {
         !producer_recording() || !capi_usable())
         return;
     capi_enter(&state);
-    if (!begins) {
+    if (++inside == 1 && !begins)
         read_settings();
+    if (!begins)
         search_others();
-    } else if (any_awaited(1)) {
+    else if (any_awaited(1))
         search_stack(s.last_step, NEXT);
-    }
     arm(!begins && any_awaited(0));
+    inside--;
     capi_leave(&state);
 }
 
 static void work(const struct step *step) {
-    read_settings();
+    if (++inside == 1) { /* else both would change what is in use */
+        read_settings();
+        take_coming();
+    }
     if (s.generation != producer_generation()) { /* leave_returns() may have been called */
         s.generation = producer_generation();
         s.seek_at = s.steps;
@@ -438,8 +436,6 @@ static void work(const struct step *step) {
         ask_rank();
         s.ask_at = 2 * s.steps + 1;
     }
-    if (s.ncoming)
-        take_coming();
     if (s.exprs.n && s.steps >= s.seek_at) {
         seek_functions();
         s.seek_at = 2 * s.steps + 1;
@@ -454,6 +450,7 @@ static void work(const struct step *step) {
         arm(any_awaited(0));
     }
     s.steps++;
+    inside--;
 }
 
 /* Whether work() would find nothing to do. That is so at nearly every step of a program that names no expression, for which

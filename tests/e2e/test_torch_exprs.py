@@ -213,6 +213,79 @@ def test_values_after_the_step_in_each_python(func, call, python, build, tmp_pat
     assert sql(db, "SELECT step, loss, lr FROM training_logs ORDER BY step") == [(k, 2 * k, k) for k in range(20)]
 
 
+# A stand-in for what values.py asks of torch where there is a GPU. While the copy of the first value is asked for, another thread ends a step.
+GPU = """
+import ctypes, sys, threading, time, types
+import probing
+class Tensor:
+    layout, dtype, shape, is_quantized, device = "strided", "torch.float32", (1,), False, types.SimpleNamespace(type="cuda")
+    def numel(self): return 1
+    def is_complex(self): return False
+    def detach(self): return self
+    def reshape(self, n): return self
+class Host:
+    def __init__(self): self.it = ctypes.c_float(1.5)
+    def copy_(self, other, non_blocking): pass
+    def data_ptr(self): return ctypes.addressof(self.it)
+class Event:
+    asked = False
+    def record(self, stream): pass
+    def query(self):
+        if not Event.asked:
+            Event.asked = True
+            in_another_thread(probing.step)
+        return True
+class Within:
+    def __init__(self, *args): pass
+    def __enter__(self): pass
+    def __exit__(self, *args): pass
+torch = types.ModuleType("torch")
+torch.Tensor, torch.strided, torch.float32, torch.no_grad, torch.empty = Tensor, "strided", "torch.float32", Within, lambda *a, **k: Host()
+torch.nn, torch._C = types.SimpleNamespace(Parameter=Tensor), types.SimpleNamespace(DisableTorchFunction=Within)
+torch.cuda = types.SimpleNamespace(device=Within, Event=Event, current_stream=lambda device: None, is_current_stream_capturing=lambda: False)
+sys.modules["torch"] = torch
+def value(): return Tensor()
+"""
+
+# While its value is read, another thread changes the setting and ends a step, which reads the setting again.
+CHANGED = """
+import threading, time
+import probing
+class Value:
+    second = 1.5
+    @property
+    def first(self):
+        if probing.config("torch.exprs") != "k@train":
+            probing.config("torch.exprs", "k@train")
+            in_another_thread(probing.step)
+        return self
+value = Value
+"""
+
+STEPS = """
+def in_another_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+def train():
+    for k in range(20):
+        loss = value()
+        probing.step()
+while not probing.is_recording(): time.sleep(0.01)
+train()
+"""
+
+
+@pytest.mark.parametrize("source, expr, names", [(GPU, "loss", {"loss": 19}), (CHANGED, "loss.first.second", {"loss.first.second": 1, "k": 19})],
+                         ids=["values of a GPU", "settings"])
+def test_two_threads_at_once(source, expr, names, build, record, convert, sql):
+    """The program's code runs while values are read, and other threads then: a value is recorded once, and freed once."""
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"))
+    done = record(source + STEPS, options=["-q", "--exprs", expr + "@train"], env=env)
+    got = dict(sql(convert(done.trace), "SELECT name, count(*) FROM variables GROUP BY name"))
+    assert got == names
+
+
 FRAMEWORK = """
 import probing
 class Trainer:
