@@ -10,7 +10,6 @@
 #define PATH_MAX_CALLS 64u
 
 int back_on;
-const void *back_unseen;
 static struct torch_record where; /* offsets of a node's number and its thread */
 static uint64_t pass_end;         /* (a) when the last outermost pass ended */
 static uint32_t passes;           /* (a) number of outermost passes that have ended */
@@ -286,8 +285,8 @@ static void back_node(struct torch_thread *l, const struct torch_thread *of, uin
 /* A node begins that has this number; `thread` is PyTorch's number of the thread that made it. */
 static void back_begins_at(struct torch_thread *l, uint64_t sequence, uint64_t thread) {
     uint32_t call = 0;
-    const void *no = __atomic_load_n(&back_unseen, __ATOMIC_RELAXED);
-    if (__builtin_expect(no != NULL, 0) && (no == l || !l->passes))
+    uint32_t unseen = __atomic_load_n(&torch_threads_unseen, __ATOMIC_RELAXED);
+    if (__builtin_expect(unseen, 0) && (l->unseen || !l->passes))
         return;
     if (!l->passes) { /* one of the engine's own threads, which is not told that a pass has ended */
         uint32_t ended = __atomic_load_n(&passes, __ATOMIC_ACQUIRE);

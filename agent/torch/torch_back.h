@@ -19,8 +19,6 @@
 #include "agent/torch/torch_thread.h"
 
 extern int back_on; /* (a) modules' backward is recorded */
-/* (a) The thread whose pass is only traced: its nodes, and those on the engine's own threads, are not recorded. NULL: none. */
-extern const void *back_unseen;
 
 /* State of a backward pass that is saved while another pass runs within it. */
 struct back_pass {

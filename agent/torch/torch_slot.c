@@ -246,9 +246,11 @@ static void *run_backward(void *self, void *args, void *kw) {
     if (!l || l->depth >= TORCH_DEPTH - 8 || (l->inside && (l->inside = frame_inside())))
         return was(self, args, kw);
     if (traces()) {
-        const void *outer = __atomic_exchange_n(&back_unseen, l, __ATOMIC_RELAXED);
+        l->unseen++;
+        __atomic_fetch_add(&torch_threads_unseen, 1, __ATOMIC_RELAXED);
         void *graph = was(self, args, kw);
-        __atomic_store_n(&back_unseen, outer, __ATOMIC_RELAXED);
+        __atomic_fetch_sub(&torch_threads_unseen, 1, __ATOMIC_RELAXED);
+        l->unseen--;
         return graph;
     }
     generation = l->generation;

@@ -15,6 +15,7 @@
 
 uint64_t torch_thread_tick;
 __thread struct torch_thread *torch_thread_mine;
+uint32_t torch_threads_unseen;
 
 static struct torch_thread *threads[TORCH_THREADS]; /* (a) never freed */
 static struct live *open_live;                      /* (a) */
@@ -248,6 +249,7 @@ void torch_threads_after_fork(void) {
     agent_word.torch = 0;
     open_live = NULL;
     early = 1;
+    torch_threads_unseen = torch_thread_mine ? torch_thread_mine->unseen : 0;
     for (unsigned i = 0; i < TORCH_THREADS && threads[i]; i++) {
         struct torch_thread *l = threads[i];
         l->busy = 0;
@@ -255,7 +257,7 @@ void torch_threads_after_fork(void) {
         l->fields = NULL;
         l->generation = 0;
         if (l != torch_thread_mine)
-            l->taken = 0;
+            l->taken = l->unseen = 0;
     }
 }
 

@@ -55,6 +55,7 @@ struct torch_thread {
     uint32_t edition;    /* of recording and dictionary epoch: names are written once in each */
     uint32_t taken;      /* (a) a thread uses it */
     uint32_t tid;
+    uint32_t unseen; /* backward passes in progress on this thread that are only traced */
     uint64_t self; /* pthread_self(), by which Python knows the thread */
 
     struct ring *ring; /* from here to `torch_id` all is zeroed when a recording begins */
@@ -105,6 +106,8 @@ struct torch_thread {
 /* ns per tick of the time stamp counter, << 32; 0: clock_gettime() is used instead. */
 extern uint64_t torch_thread_tick; /* (a) */
 extern __thread struct torch_thread *torch_thread_mine;
+/* (a) The sum of `unseen` of all threads: while there are such passes, nodes on the engine's own threads may be theirs, and are not recorded either. */
+extern uint32_t torch_threads_unseen;
 
 /* The thread's struct, made ready for the recording in progress; NULL: no recording is in progress (any more), or there is no memory. */
 struct torch_thread *torch_thread_slow(void);

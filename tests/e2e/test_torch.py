@@ -98,7 +98,7 @@ def rec(python_torch, build, tmp_path_factory):
         run_dir = tmp / "run"
         run_dir.mkdir(mode=0o700)
         env = {"PROBING_RUN_DIR": str(run_dir)}
-        scenes = COMMON + ([] if before_torch2(python) else ["fsdp"])
+        scenes = COMMON + ([] if before_torch2(python) else ["fsdp", "traced"])
         without = run_scenes(python, scenes, env=env)
         done = run_scenes(python, scenes, build, tmp / "trace.zst", ["-r", "100"], env=env)
         db = tmp / "out.db"
@@ -224,6 +224,14 @@ def test_graphs_of_several_threads(rec, calls, sql):
                " AND f.call = b.call AND f.stage = 'forward' AND f.tid = b.call_tid AND f.tid != b.tid AND f.timestamp + f.duration < b.timestamp + 1e-6))"
                " FROM torch_trace b WHERE b.stage = 'backward' AND (b.module GLOB 'Stage[AB]*' OR b.module GLOB 'Shard[AB]*')")
     assert rows == [(66, 66)]
+
+
+def test_traced_passes_of_several_threads(rec, calls):
+    """A pass that has no values is not recorded; those after it are."""
+    if before_torch2(rec.python):
+        pytest.skip("FakeTensorMode is no mode of this torch's dispatcher")
+    for stage in "forward", "backward":
+        assert calls("Traced*", stage) == {"Traced": 4, "Traced.scale": 4, "Traced.act": 4}
 
 
 def test_two_roots_of_one_class(rec, calls):

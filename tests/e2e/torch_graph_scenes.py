@@ -115,3 +115,36 @@ def shards():
         optimizer.step()
         optimizer.zero_grad()
     return told
+
+
+class Traced(Stage):
+    pass
+
+
+def traced():
+    """Two threads run passes without values at once; the one that began first also ends first. Then it trains."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    second_began, first_ended = threading.Event(), threading.Event()
+
+    def one_pass(hook):
+        with FakeTensorMode():
+            x = torch.ones(3, requires_grad=True) * 2
+            x.register_hook(hook)
+            x.sum().backward()
+
+    def second_holds(grad):
+        second_began.set()
+        first_ended.wait()
+
+    second = threading.Thread(target=one_pass, args=(second_holds,))
+
+    def first_holds(grad):
+        second.start()
+        second_began.wait()
+
+    one_pass(first_holds)
+    first_ended.set()
+    second.join()
+    model = Traced()
+    for _ in range(4):
+        model(torch.randn(2, 4)).sum().backward()

@@ -20,6 +20,7 @@ import torch
 import torch_graph_scenes
 from torch import nn
 from torch_scene_parts import LOSSES, NEW, Plain, sgd, train
+from torch_graph_scenes import traced  # noqa: F401 (a scene, too)
 from torch_wrapped_scenes import compiled, ddp, fsdp  # noqa: F401 (scenes, too)
 
 def plain():
