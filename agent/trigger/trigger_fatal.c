@@ -48,7 +48,7 @@ static struct fatal {
     {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, {{.flags = 0}}},
 };
 enum { NFATAL = sizeof fatal / sizeof *fatal };
-static uint32_t busy; /* (a) a thread is recording a signal: others are consequences, ignored */
+static pid_t busy; /* (a) process that records a signal: its others are consequences, ignored */
 
 static long action(int signo, const struct action *new, struct action *old) {
     return syscall(SYS_rt_sigaction, signo, new, old, sizeof new->mask);
@@ -81,7 +81,8 @@ static __attribute__((noinline)) uint64_t heard(const struct fatal *f, const sig
                                                 const void *uc) {
     uint64_t gone = __atomic_load_n(&f->gone, __ATOMIC_RELAXED);
     int echo = gone && sys_now() - gone < SURVIVED_NS; /* a handler above chained to us */
-    if (!echo && producer_recording() && !__atomic_exchange_n(&busy, 1, __ATOMIC_ACQUIRE)) {
+    if (!echo && producer_recording() &&
+        __atomic_exchange_n(&busy, getpid(), __ATOMIC_ACQUIRE) != getpid()) {
         report(f, si, uc);
         __atomic_store_n(&busy, 0, __ATOMIC_RELEASE);
     }

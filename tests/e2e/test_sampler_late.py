@@ -4,6 +4,7 @@ while the recording ends, whose memory must still exist when it goes on; or anot
 import ctypes
 import json
 import os
+import resource
 import signal
 import subprocess
 
@@ -114,3 +115,54 @@ def test_another_begins_late(build, python, spawn, tmp_path):
     recorder.communicate(timeout=240)
     threads = [line for line in format_reader.dump(trace.read_bytes()) if line.startswith("  thread ")]
     assert len(threads) >= 4 and not any(" state=0" in line for line in threads), threads
+
+
+DYING = """
+import ctypes, os, signal, subprocess, sys, threading, time
+kill, tid = ctypes.CDLL(None)["raise"], 0
+def dies():
+    global tid
+    tid = threading.get_native_id()
+    kill(signal.SIGSEGV)
+def waits():  # at a futex of ours, which unlike glibc's is not private to the process
+    return tid and open("/proc/self/task/%d/syscall" % tid).read().split()[0:3:2] == ["202", "0x9"]
+print("up", flush=True)
+sys.stdin.readline()
+threading.Thread(target=dies, daemon=True).start()
+while not waits(): time.sleep(0.001)
+child = os.fork()
+if child:
+    print("child", child, flush=True)
+    time.sleep(1000)
+while subprocess.run([sys.argv[1], "-t", str(os.getpid()), "config"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
+    time.sleep(0.05)  # until its recording answers
+os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+@pytest.mark.pythons(min=(3, 8), count=1)
+def test_a_child_of_a_process_that_records_its_death(build, python, spawn, tmp_path, convert, sql):
+    """A process forks while one of its threads records a fatal signal, for which it waits up to two seconds. The child's own fatal signal is
+    recorded, too."""
+    trace, script = tmp_path / "t.zst", tmp_path / "dying.py"
+    script.write_text(DYING)
+    target = spawn([build.tool("probing-record"), "-q", "-o", trace, python.path, script, build.tool("probing")], ready="up",
+                   stdin=subprocess.PIPE, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
+    pid = next(int(line) for line in open("/proc/%d/task/%d/children" % (target.pid, target.pid)).read().split())
+    fatal = 1 << (signal.SIGSEGV - 1)
+    wait_until(lambda: int(next(v for v in open("/proc/%d/status" % pid) if v.startswith("SigCgt")).split()[1], 16) & fatal)
+    until_sampled(pid, 10)
+    tid = thread_of(pid, "probing-svc")
+    ptrace(SEIZE, tid)
+    try:
+        ptrace(INTERRUPT, tid)
+        os.waitpid(tid, WALL)
+        target.stdin.write(b"\n")
+        target.stdin.flush()
+        child = int(wait_for_line(target, "child").split()[1])
+    finally:
+        ptrace(DETACH, tid)
+    target.wait()
+    wait_until(lambda: not os.path.exists("/proc/%d" % child))
+    db = convert(trace)
+    assert sql(db, "SELECT kind FROM triggers JOIN trace t ON t.id = trace_id WHERE t.pid = ?", child) == [("fatal",)]
