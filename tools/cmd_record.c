@@ -396,6 +396,16 @@ static void say_variables(const struct settings *s) {
                  "probing.step() called");
 }
 
+/* Stores the path of the first usable place for live files. Returns 0, or -errno when none is usable. */
+static int find_run_dir(char *buf, size_t n) {
+    int rc = -ENOENT, err = rc; /* with several reasons, the first place's is returned */
+    for (unsigned i = 0; err && i < LIVE_PLACES; i++) {
+        err = live_place(i, getenv("PROBING_RUN_DIR"), getenv("XDG_RUNTIME_DIR"), buf, n);
+        rc = err && rc != -ENOENT ? rc : err;
+    }
+    return rc;
+}
+
 /* Prepares all that a recording needs before the program starts. Returns 0, or -1 with the reason in `why`. */
 static int prepare(struct settings *s, char *why, size_t n) {
     char run_dir[PATH_MAX];
@@ -404,7 +414,7 @@ static int prepare(struct settings *s, char *why, size_t n) {
 
     if (find_agent(s, why, n) < 0)
         return -1;
-    if ((rc = live_run_dir(run_dir, sizeof run_dir)) < 0) {
+    if ((rc = find_run_dir(run_dir, sizeof run_dir)) < 0) {
         snprintf(why, n,
                  "cannot use a run directory for live files: %s (set PROBING_RUN_DIR to a "
                  "directory of yours, mode 0700)",

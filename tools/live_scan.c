@@ -175,7 +175,7 @@ int live_scan(int (*fn)(const struct live_seen *, void *), void *arg) {
     glob_t found = {0};
     int rc = 0;
 
-    if (run && access(run, F_OK) == 0 && live_place(0, run, own, sizeof own) == 0)
+    if (run && access(run, F_OK) == 0 && live_place(0, run, NULL, own, sizeof own) == 0)
         return scan_dir(run, fn, arg);
     if (run && *run)
         glob(run, GLOB_APPEND, NULL, &found);

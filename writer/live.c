@@ -51,9 +51,8 @@ static int unguessable_dir(const char *base, char *buf, size_t n) {
     return rc;
 }
 
-int live_place(unsigned i, const char *own, char *buf, size_t n) {
+int live_place(unsigned i, const char *own, const char *xdg, char *buf, size_t n) {
     static const char *const base[] = {"/tmp", "/dev/shm", "/var/tmp"};
-    const char *xdg = getenv("XDG_RUNTIME_DIR");
     struct stat st;
     size_t len = n;
     buf[0] = 0;
@@ -68,15 +67,6 @@ int live_place(unsigned i, const char *own, char *buf, size_t n) {
     if (len >= n || buf[0] != '/')
         return -ENOENT;
     return own_dir_make(buf, 0700) ?: usable_dir(buf);
-}
-
-int live_run_dir(char *buf, size_t n) {
-    int rc = -ENOENT, err = rc; /* with several reasons, the first place's is returned */
-    for (unsigned i = 0; err && i < LIVE_PLACES; i++) {
-        err = live_place(i, getenv("PROBING_RUN_DIR"), buf, n);
-        rc = err && rc != -ENOENT ? rc : err;
-    }
-    return rc;
 }
 
 /* ---- create, open, close ---- */

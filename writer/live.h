@@ -114,12 +114,10 @@ static inline struct ring *live_ring(const struct live *l, unsigned i) {
     return (struct ring *)((char *)l + l->rings_off + at);
 }
 
-/* Stores the path of the i-th place for live files (see above) in buf; `own`: $PROBING_RUN_DIR. Creates the directory
- * when it is missing, and checks it: ours, mode 0700, no symlink, with space. Returns 0 or -errno. */
+/* Stores the path of the i-th place for live files (see above) in buf; `own` and `xdg`: $PROBING_RUN_DIR and $XDG_RUNTIME_DIR, or NULL. Creates the
+ * directory when it is missing, and checks it: ours, mode 0700, no symlink, with space. Returns 0 or -errno. */
 #define LIVE_PLACES 8
-int live_place(unsigned i, const char *own, char *buf, size_t n);
-/* Stores the path of the first usable place. Returns 0, or -errno when none is usable. */
-int live_run_dir(char *buf, size_t n);
+int live_place(unsigned i, const char *own, const char *xdg, char *buf, size_t n);
 
 /* Creates a live file in `dir` and maps it (MADV_DONTFORK). path gets its name. Fills in the geometry, and the identity fields from the
  * calling process. large: size in bytes of each of LIVE_NLARGE additional rings, 0 for none. Returns 0 or -errno (ENOSPC: no space). */

@@ -58,7 +58,7 @@ int writer_open(struct writer **out, const struct writer_options *opt) {
 
     /* The live file is made first, so that a process killed here leaves no empty trace. */
     for (unsigned i = 0; w && !w->live && i < LIVE_PLACES; i++) {
-        rc = live_place(i, opt->run_dir, dir, sizeof dir);
+        rc = live_place(i, opt->run_dir, opt->xdg, dir, sizeof dir);
         if (rc)
             continue;
         rc = live_create(&w->live, dir, nrings, opt->ring_size ? opt->ring_size : LIVE_RING,

@@ -34,10 +34,10 @@ struct writer;
 struct writer_options {
     /* Absolute; created with O_EXCL|O_NOFOLLOW, mode 0600. NULL: no trace, only a live file for requests to its mailbox; its trace_path is "" then. */
     const char *trace_path;
-    const char *run_dir; /* preferred place of the live file (live_place()), or NULL */
-    unsigned nrings;     /* 0: LIVE_NRINGS */
-    uint64_t ring_size;  /* 0: LIVE_RING */
-    uint64_t large_ring; /* size in bytes of each large ring, a power of two; 0: none */
+    const char *run_dir, *xdg; /* preferred places of the live file (live_place()), or NULL */
+    unsigned nrings;           /* 0: LIVE_NRINGS */
+    uint64_t ring_size;        /* 0: LIVE_RING */
+    uint64_t large_ring;       /* size in bytes of each large ring, a power of two; 0: none */
 };
 
 /* Creates the live file and the trace file; the first block (schema record) is pending. -EEXIST: the trace file exists already. */

@@ -51,7 +51,7 @@ int config_env(const char *name, char *buf, size_t n) {
         if (!peek(&text, entry, head, len + 1) && !memcmp(head, name, len) && head[len] == '=')
             return peek_string(&text, entry + len + 1, buf, n);
     }
-    const char *v = list.page.number ? NULL : getenv(name); /* no page can be read (seccomp) */
+    const char *v = peek(&text, name, head, 1) ? getenv(name) : NULL; /* nothing can be read */
     return !v ? 0 : snprintf(buf, n, "%s", v) < (int)n ? 1 : -E2BIG;
 }
 
@@ -152,6 +152,7 @@ void config_load(struct agent_config *c, const char *conf) {
         c->main_pid = (uint32_t)strtoul(v, NULL, 10);
     lookup(c, conf, "PROBING_SESSION", c->session, sizeof c->session);
     lookup(c, conf, "PROBING_RUN_DIR", c->run_dir, sizeof c->run_dir);
+    lookup(c, NULL, "XDG_RUNTIME_DIR", c->xdg, sizeof c->xdg);
     c->passive = lookup(c, conf, "PROBING_PASSIVE", v, sizeof v) && !strcmp(v, "1");
     for (unsigned i = 0; i < SETTING_N; i++)
         load_setting(c, conf, (enum setting_id)i);

@@ -24,8 +24,8 @@ struct agent_config {
     uint32_t main_pid; /* 0: not given */
     int first; /* first of its run, or with its own FILE: moves old traces away (traces/run.h) */
     char session[128];
-    char run_dir[CONFIG_PATH]; /* "": live_run_dir() decides */
-    int passive;               /* only answer requests, record nothing */
+    char run_dir[CONFIG_PATH], xdg[CONFIG_PATH]; /* PROBING_RUN_DIR and XDG_RUNTIME_DIR, or "" */
+    int passive;                                 /* only answer requests, record nothing */
     unsigned ncomplaints;
     char complaints[CONFIG_COMPLAINTS][384];
 };

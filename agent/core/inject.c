@@ -231,7 +231,7 @@ static void start(void) {
         goto out;
     }
     err = begin(conf, "inject");
-    text = !err ? "ok" : err == -EALREADY ? "already recording" : strerror(-err);
+    text = !err ? "ok" : err == -EALREADY ? "already recording" : strerrordesc_np(-err);
 out:
     report(err, text);
     left_alone(conf);

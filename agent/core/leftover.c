@@ -54,10 +54,11 @@ int leftover_finish(const struct live *own, const char *own_path) {
     return finish_in(where, base + 1, own, NULL);
 }
 
-void leftover_of_trace(const char *trace, void *run_dir) {
+void leftover_of_trace(const char *trace, void *config) {
+    const struct agent_config *c = config;
     char where[4096];
     for (unsigned i = 0; i < LIVE_PLACES; i++)
-        if (!live_place(i, run_dir, where, sizeof where)) {
+        if (!live_place(i, c->run_dir, c->xdg, where, sizeof where)) {
             finish_in(where, "", NULL, trace);
             break;
         }

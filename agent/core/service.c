@@ -57,25 +57,24 @@ static int is_main(struct service *s) {
         return a->config.main_pid == (uint32_t)getpid();
     if (!a->config.trace_is_dir)
         joined = run_take(a->config.trace, sizeof a->config.trace, &s->ranks.id, leftover_of_trace,
-                          a->config.run_dir);
+                          &a->config);
     return joined < 0 ? joined : joined == RUN_FIRST;
 }
 
 static int open_writer(struct service *s) {
     struct agent *a = s->a;
     char host[65] = "", trace[CONFIG_PATH], base[CONFIG_PATH];
-    struct writer_options opt = {.trace_path = trace};
+    struct writer_options opt = {.run_dir = a->config.run_dir, .xdg = a->config.xdg};
     int err = -EEXIST, main = 1;
     gethostname(host, sizeof host - 1);
-    if (a->config.run_dir[0])
-        opt.run_dir = a->config.run_dir;
-    for (uint64_t n = (uint64_t)settings_number(SETTING_torch_ring); n; n &= n - 1)
-        opt.large_ring = n; /* rounded down to a power of two */
     if (a->config.passive) {
-        opt =
-            (struct writer_options){.run_dir = opt.run_dir, .nrings = 1, .ring_size = PASSIVE_RING};
+        opt.nrings = 1;
+        opt.ring_size = PASSIVE_RING;
         return writer_open(&s->w, &opt);
     }
+    opt.trace_path = trace;
+    for (uint64_t n = (uint64_t)settings_number(SETTING_torch_ring); n; n &= n - 1)
+        opt.large_ring = n; /* rounded down to a power of two */
     strcpy(base, a->config.trace);
     for (unsigned n = 1, tries = 0; err == -EEXIST && main >= 0 && tries < RUN_TRIES; tries++) {
         if (main)

@@ -75,8 +75,8 @@ void *service_main(void *unused);
  * live file says that the process still runs, so that nobody else may finish it until it ends. Looks in the directory of our live file (`own`, at `own_path`),
  * which is skipped. To be called only at the agent's start, when no other agent can be in this process. Returns the number of traces finished. */
 int leftover_finish(const struct live *own, const char *own_path);
-/* Before a new run begins (run_take()): finishes the traces FILE and FILE.d/... of dead processes, from the live files in `run_dir`
- * (const char *), or in the directory where this process's own live file will be. */
-void leftover_of_trace(const char *trace, void *run_dir);
+/* Before a new run begins (run_take()): finishes the traces FILE and FILE.d/... of dead processes, from the live files in the
+ * directory where this process's own live file will be. config: its struct agent_config. */
+void leftover_of_trace(const char *trace, void *config);
 
 #endif

@@ -20,7 +20,7 @@
 #define MODULES_EVERY   (1000 * MS)
 #define MODULES_SOON    (20 * MS) /* after a program counter in no known module */
 #define WAKE_EVERY      (20 * MS)
-#define STOP_WAIT_S     2
+#define STOP_WAIT_MS    2000
 #define FLUSH_MS        100 /* longest wait for the sampler thread's answer */
 #define HANDLER_WAIT_MS 1000
 #define NICE            (-10)
@@ -406,19 +406,26 @@ static uint64_t cpu_ns(void) {
     return cpu;
 }
 
+/* Waits until the sampler thread has done a burst, or has ended. Returns the last value of `burst_done`. */
+static uint32_t wait_burst(struct sampler *s, uint32_t burst, int timeout_ms) {
+    uint64_t end = sys_now() + (uint64_t)timeout_ms * MS;
+    uint32_t done;
+    while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != burst && done != ENDED &&
+           !sys_wait(&s->burst_done, done, end))
+        ;
+    return done;
+}
+
 /* Ends the sampler thread, which first writes its pending samples, and disarms the handler. */
 static int halt(void) {
     struct sampler *s = current;
-    struct timespec t;
     if (!s)
         return 0;
     cpu_ns();
     __atomic_store_n(&current, NULL, __ATOMIC_RELEASE);
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
     sys_kick(&s->kick);
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += STOP_WAIT_S;
-    int joined = pthread_timedjoin_np(s->thread, NULL, &t) == 0;
+    int joined = wait_burst(s, ENDED, STOP_WAIT_MS) == ENDED && !pthread_join(s->thread, NULL);
     handler_disarm();
     if (!joined)
         lose_last(s);
@@ -446,16 +453,13 @@ int sampler_burst(uint64_t tick, uint32_t except, int timeout_ms) {
     struct sampler *s = current;
     if (!s)
         return -ESRCH;
-    uint64_t end = sys_now() + (uint64_t)timeout_ms * MS;
-    uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_RELAXED) + 1, done;
+    uint32_t asked = __atomic_load_n(&s->burst, __ATOMIC_RELAXED) + 1;
     s->burst_tick = tick;
     s->burst_except = except;
     __atomic_store_n(&s->burst, asked, __ATOMIC_RELEASE);
     sys_kick(&s->kick);
-    while ((done = __atomic_load_n(&s->burst_done, __ATOMIC_ACQUIRE)) != asked && done != ENDED)
-        if (sys_wait(&s->burst_done, done, end))
-            return -ETIMEDOUT;
-    return done == ENDED ? -ESRCH : 0;
+    uint32_t done = wait_burst(s, asked, timeout_ms);
+    return done == asked ? 0 : done == ENDED ? -ESRCH : -ETIMEDOUT;
 }
 
 static void flush(void) {

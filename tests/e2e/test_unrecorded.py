@@ -74,11 +74,13 @@ raise SystemExit(7)"""
     assert (tmp_path / "t.zst").stat().st_size > 0
 
 
-# Functions that libraries like libfaketime replace: this one ends the program when the agent calls one.
+# Functions that libraries like libfaketime replace, getenv(), during which the program may change its environment, and a wait by a clock that may be
+# set: this library ends the program when the agent calls one.
 WRAPPERS = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -104,6 +106,15 @@ CALL(ssize_t, pwrite, pwrite64, (int fd, const void *from, size_t n, off_t at), 
 CALL(int, fstat, newfstatat, (int fd, struct stat *to), fd, "", to, AT_EMPTY_PATH)
 CALL(int, stat, newfstatat, (const char *path, struct stat *to), AT_FDCWD, path, to, 0)
 CALL(int, lstat, newfstatat, (const char *path, struct stat *to), AT_FDCWD, path, to, AT_SYMLINK_NOFOLLOW)
+#define NEXT(type, name, parameters, ...) \
+    type name parameters { \
+        Dl_info info; \
+        if (dladdr(__builtin_return_address(0), &info) && strstr(info.dli_fname, "libprobing-agent")) \
+            abort(); \
+        return ((type(*) parameters)dlsym(RTLD_NEXT, #name))(__VA_ARGS__); \
+    }
+NEXT(char *, getenv, (const char *name), name)
+NEXT(int, pthread_timedjoin_np, (pthread_t thread, void **result, const struct timespec *until), thread, result, until)
 """
 
 

@@ -109,6 +109,13 @@ static void test_large_rings(void **state) {
     live_free(l);
 }
 
+static int first_place(char *buf, size_t n) {
+    int err = -ENOENT;
+    for (unsigned i = 0; err && i < LIVE_PLACES; i++)
+        err = live_place(i, getenv("PROBING_RUN_DIR"), getenv("XDG_RUNTIME_DIR"), buf, n);
+    return err;
+}
+
 static void test_run_dir(void **state) {
     (void)state;
     char buf[4096], want[128], other[128];
@@ -117,26 +124,26 @@ static void test_run_dir(void **state) {
     snprintf(other, sizeof other, "%s/probing", dir);
     setenv("PROBING_RUN_DIR", want, 1);
     setenv("XDG_RUNTIME_DIR", dir, 1);
-    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_int_equal(first_place(buf, sizeof buf), 0);
     assert_string_equal(buf, want);
     assert_int_equal(stat(want, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
     /* Folders that are open to others, symbolic links, or no absolute paths: the next folder is taken. */
     chmod(want, 0755);
-    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_int_equal(first_place(buf, sizeof buf), 0);
     assert_string_equal(buf, other);
     rmdir(want);
     assert_int_equal(symlink(other, want), 0);
-    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_int_equal(first_place(buf, sizeof buf), 0);
     assert_string_equal(buf, other);
     unlink(want);
     setenv("PROBING_RUN_DIR", "run", 1);
-    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_int_equal(first_place(buf, sizeof buf), 0);
     assert_string_equal(buf, other);
     assert_int_not_equal(access("run", F_OK), 0); /* and not made where the program happens to be */
     unsetenv("PROBING_RUN_DIR");
     setenv("XDG_RUNTIME_DIR", "/nowhere/at/all", 1);
-    assert_int_equal(live_run_dir(buf, sizeof buf), 0);
+    assert_int_equal(first_place(buf, sizeof buf), 0);
     /* If another user has taken that name in /tmp, which all users share, a folder of our own is made beside it. */
     snprintf(want, sizeof want, "/tmp/probing-%u", (unsigned)geteuid());
     if (lstat(want, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
