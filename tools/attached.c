@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,10 +196,13 @@ int attached_read(struct attached *a) {
 }
 
 int attached_write(const struct attached *a) {
-    char path[4096], temporary[4110];
-    int rc = file_name(path, sizeof path, 1), fd = -1;
+    char name[4096], path[PATH_MAX], temporary[PATH_MAX + 10];
+    int rc = file_name(name, sizeof name, 1), fd = -1;
     FILE *f = NULL;
 
+    /* Where it is a symlink (to a folder of dotfiles, say), the file that it leads to is replaced. */
+    if (rc < 0 || !realpath(name, path))
+        strcpy(path, name);
     if (rc == 0) {
         snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
         if ((fd = mkostemp(temporary, O_CLOEXEC)) < 0) /* creates it with mode 0600 */

@@ -136,7 +136,10 @@ def test_attached_hosts(cluster, many, tmp_path):
     assert "counts once" in cluster("attach", "%s,%s" % (nodes[2], nodes[2])).stderr
     assert "no token" in cluster("query", "SELECT 1", check=1, env={}).stderr
     assert len(json.loads(cluster("query", "--json", "SELECT 1").stdout)["rows"]) == 3
+    kept.rename(tmp_path / "dotfiles")
+    kept.symlink_to("dotfiles")
     cluster("detach", nodes[2])
+    assert kept.is_symlink() and (tmp_path / "dotfiles").read_text().count("127.0.0.1:") == 2
     assert "is not attached" in cluster("detach", nodes[2], check=1).stderr
     assert kept.stat().st_mode & 0o777 == 0o600
     kept.chmod(0o644)
