@@ -121,11 +121,12 @@ static int spool(int from, const char *path) {
     return err ? err : to;
 }
 
-/* Copies of pipes that were read, found by the pipe: what comes through a pipe can be read only once, but several readers need it. */
+/* Copies of pipes that were read, found by the pipe: what comes through a pipe can be read only once, but several readers need it. `pipe` holds the pipe
+ * (without being a reader of it), so that no later one gets its inode's number. */
 static struct {
     dev_t dev;
     ino_t ino;
-    int fd;
+    int fd, pipe;
 } copy_of[COPIES];
 static unsigned copies;
 static pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -142,9 +143,13 @@ static int find_copy(const struct stat *pipe) {
     return fd;
 }
 
-static void keep_copy(const struct stat *pipe, int fd) {
+static void keep_copy(const struct stat *pipe, int from, int fd) {
+    char path[32];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", from);
     pthread_mutex_lock(&copies_lock);
     if (copies < COPIES && (fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) >= 0) {
+        copy_of[copies].pipe = open(path, O_PATH | O_CLOEXEC);
         copy_of[copies].dev = pipe->st_dev;
         copy_of[copies].ino = pipe->st_ino;
         copy_of[copies++].fd = fd;
@@ -200,10 +205,10 @@ int source_open(struct source *s, const char *path) {
     int err = fstat(s->fd, &st) ? -errno : 0;
     if (!err && !S_ISREG(st.st_mode)) {
         int fd = spool(s->fd, path);
+        if (fd >= 0)
+            keep_copy(&st, s->fd, fd);
         close(s->fd);
         s->fd = fd;
-        if (fd >= 0)
-            keep_copy(&st, fd);
         err = fd < 0 ? fd : fstat(fd, &st) ? -errno : 0;
     }
     if (err && s->fd >= 0)

@@ -4,6 +4,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -22,7 +24,7 @@ struct file {
         process; /* number of the process, if the file is one trace of it; 0: several traces, or the process is not known */
     struct file *next; /* the process's next file, which began earlier */
     struct stat st;    /* taken when the file was locked */
-    int lock;
+    int lock, folder;  /* open while it is replaced */
 };
 
 struct replacing {
@@ -39,7 +41,7 @@ static int look(struct replacing *r, const struct inputs *in) {
     for (size_t i = 0; i < in->n; i++) {
         struct file *f = &r->file[i];
         struct inputs one = {.file = &in->file[i], .n = 1};
-        *f = (struct file){.in = &in->file[i], .lock = -1};
+        *f = (struct file){.in = &in->file[i], .lock = -1, .folder = -1};
         f->found = (struct pack){.say = r->all->say, .tick = r->all->tick, .ctx = r->all->ctx};
         r->at = f->in->path;
         r->n++;
@@ -111,9 +113,29 @@ static void choose(struct replacing *r) {
     }
 }
 
+static const char *name_of(const struct file *f) {
+    const char *slash = strrchr(f->in->path, '/');
+
+    return slash ? slash + 1 : f->in->path;
+}
+
+/* A path of the file in the folder that was opened, whatever the folder's own path leads to by now: its owner may put a symlink there, and we may be root. */
+static const char *held(const struct file *f, char buf[PATH_MAX]) {
+    if (snprintf(buf, PATH_MAX, "/proc/self/fd/%d/%s", f->folder, name_of(f)) >= PATH_MAX ||
+        access(buf, F_OK) < 0) /* no /proc */
+        snprintf(buf, PATH_MAX, "%s", f->in->path);
+    return buf;
+}
+
 /* Locks the file against its writer and other packers. Returns 0 or -errno; -EBUSY: it is locked. */
 static int lock_file(struct file *f) {
-    f->lock = open(f->in->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    char folder[PATH_MAX];
+    int n = (int)(name_of(f) - f->in->path);
+
+    snprintf(folder, sizeof folder, "%.*s", n ? n : 1, n ? f->in->path : ".");
+    f->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    f->lock =
+        openat(f->folder, name_of(f), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (f->lock < 0)
         return -errno;
     if (fstat(f->lock, &f->st) < 0 || !S_ISREG(f->st.st_mode))
@@ -126,8 +148,8 @@ static int lock_file(struct file *f) {
 static int is_same(const struct file *f) {
     struct stat now;
 
-    return stat(f->in->path, &now) == 0 && now.st_ino == f->st.st_ino &&
-           now.st_dev == f->st.st_dev && now.st_size == f->st.st_size;
+    return fstatat(f->folder, name_of(f), &now, AT_SYMLINK_NOFOLLOW) == 0 &&
+           now.st_ino == f->st.st_ino && now.st_dev == f->st.st_dev && now.st_size == f->st.st_size;
 }
 
 /* Packs the traces of f, and of the files after it in its list (which began earlier), into fd. */
@@ -177,13 +199,13 @@ static int take_over(int fd, const struct file *f) {
 static int replace(struct replacing *r, struct file *f) {
     uint64_t out = r->all->bytes_out;
     size_t written = r->all->written;
-    char temporary[PATH_MAX];
+    char temporary[PATH_MAX], path[PATH_MAX];
     int rc = 0, fd = -1;
 
     r->at = f->in->path;
     for (struct file *o = f; o && !rc; o = o->next)
         rc = lock_file(o);
-    if (!rc && (fd = pack_file_new(f->in->path, temporary)) < 0)
+    if (!rc && (fd = pack_file_new(held(f, path), temporary)) < 0)
         rc = fd;
     if (!rc)
         rc = write_all(r, f, fd);
@@ -192,15 +214,17 @@ static int replace(struct replacing *r, struct file *f) {
     if (!rc)
         rc = take_over(fd, f);
     if (fd >= 0)
-        rc = pack_file_done(fd, rc, temporary, f->in->path, 1);
+        rc = pack_file_done(fd, rc, temporary, path, 1);
     for (struct file *o = f->next; o && !rc; o = o->next) {
         r->at = o->in->path;
-        rc = !is_same(o) ? -EBUSY : unlink(o->in->path) < 0 ? -errno : 0;
+        rc = !is_same(o) ? -EBUSY : unlink(held(o, path)) < 0 ? -errno : 0;
     }
     for (struct file *o = f; o; o = o->next) {
         if (o->lock >= 0)
             close(o->lock);
-        o->lock = -1;
+        if (o->folder >= 0)
+            close(o->folder);
+        o->lock = o->folder = -1;
         r->all->bytes_in += rc ? 0 : o->found.bytes_in;
     }
     if (rc) {

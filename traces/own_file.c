@@ -29,8 +29,13 @@ void own_dir(const char *path) {
 }
 
 int own_dir_make(const char *path, mode_t mode) {
-    if (mkdir(path, mode) < 0)
-        return errno == EEXIST ? 0 : -errno;
-    own_dir(path);
+    struct stat st;
+
+    if (mkdir(path, mode) == 0)
+        own_dir(path);
+    else if (errno != EEXIST || lstat(path, &st) < 0)
+        return -errno;
+    else if (S_ISLNK(st.st_mode) && st.st_uid && st.st_uid != geteuid())
+        return -ELOOP;
     return 0;
 }

@@ -19,7 +19,7 @@
 void own_file(int fd);
 /* Call for a new folder: its owner may read, write and enter it. Never follows a symlink. */
 void own_dir(const char *path);
-/* Makes a folder, unless there is one. Returns 0 or -errno. */
+/* Makes a folder, unless there is one, or a link to one. -ELOOP: the link is another user's, who has chosen where it leads. Returns 0 or -errno. */
 int own_dir_make(const char *path, mode_t mode);
 
 #endif

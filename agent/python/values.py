@@ -22,6 +22,10 @@ def tensor(torch, value):
     kind = str(value.dtype).replace("torch.", "")
     if value.numel() != 1 or device not in ("cpu", "cuda") or value.is_complex() or value.is_quantized:
         return "<Tensor %s %s %s>" % (kind, shape(value), value.device)
+    if device == "cpu" and value.is_neg():  # in memory it has the other sign: the imaginary part of a conjugate
+        import ctypes
+        real = {"float32": ctypes.c_float, "float64": ctypes.c_double}.get(kind)
+        return -real.from_address(value.data_ptr()).value if real else "<Tensor %s %s>" % (kind, shape(value))
     if device == "cpu":
         return (value.data_ptr(), kind)
     if torch.cuda.is_current_stream_capturing():
