@@ -56,7 +56,7 @@ struct torch_thread {
     uint32_t taken;      /* (a) a thread uses it */
     uint32_t tid;
     uint32_t unseen; /* backward passes in progress on this thread that are only traced */
-    uint64_t self; /* pthread_self(), by which Python knows the thread */
+    uint64_t self;   /* pthread_self(), by which Python knows the thread */
 
     struct ring *ring; /* from here to `torch_id` all is zeroed when a recording begins */
     uint64_t *fields;  /* of the open record, NULL: none */
