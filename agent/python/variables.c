@@ -51,8 +51,8 @@ static struct {
     uint64_t works;     /* number of model calls that have ended */
     uint64_t search_at; /* value of `works` at which functions not found are searched for again */
 } s;
-static unsigned
-    inside; /* calls of the functions below in progress, in any thread: the program's code may run in them, and others end steps then */
+/* Calls of the functions below in progress, in any thread: the program's code may run in them, and others end steps then. */
+static unsigned inside;
 static CAPI_KEPT void *parsed; /* not NULL: the objects in `s` belong to the Python that runs now */
 static CAPI_KEPT void *returns; /* a Returns of values.py (3.12+); NULL: no return is watched */
 static __thread int armed;      /* this thread's returns are watched (before 3.12) */
@@ -156,7 +156,7 @@ static void take_return(void *frame, void *code) {
             take_from(i, frame, code, step, 1);
             s.list[i].due = s.list[i].awaited = s.list[i].on_stack = 0;
         }
-    inside--;
+    inside -= inside != 0; /* 0: this is a child forked within */
 }
 
 /* Called by sys.monitoring: (code, offset, value) when `code` returns. */
@@ -416,7 +416,7 @@ static void at_work(int begins) {
     else if (any_awaited(1))
         search_stack(s.last_step, NEXT);
     arm(!begins && any_awaited(0));
-    inside--;
+    inside -= inside != 0;
     capi_leave(&state);
 }
 
@@ -450,7 +450,7 @@ static void work(const struct step *step) {
         arm(any_awaited(0));
     }
     s.steps++;
-    inside--;
+    inside -= inside != 0;
 }
 
 /* Whether work() would find nothing to do. That is so at nearly every step of a program that names no expression, for which
@@ -496,6 +496,7 @@ void variables_close(struct writer *w) {
 }
 
 void variables_after_fork(void) {
+    inside = 0;
     s.ncoming = 0; /* they belong to the parent, whose GPU cannot be used here */
     s.steps = s.seek_at = s.ask_at = s.works = s.search_at = 0;
     for (unsigned i = 0; i < EXPRS_MAX; i++)
