@@ -450,10 +450,10 @@ static void *reads_alone(void *unused) {
     (void)unused;
 
     while (strstr(stat, ") Z") == NULL) {
-        FILE *f = fopen("/proc/self/stat", "r");
-        if (f == NULL || fread(stat, 1, sizeof stat - 1, f) == 0)
+        FILE *file = fopen("/proc/self/stat", "r");
+        if (file == NULL || fread(stat, 1, sizeof stat - 1, file) == 0)
             _exit(3);
-        fclose(f);
+        fclose(file);
     }
     _exit(mem_u64(&self, addr[0], &one) != 0 || one != 33                                ? 1
           : pywalk_mem_many(&self, addr, 2, got, 8) != 0 || got[0] != 33 || got[1] != 11 ? 2
