@@ -410,13 +410,11 @@ static void test_next_place(void **state) {
     char next[128];
     struct writer *w;
     snprintf(next, sizeof next, "%s/probing", dir);
-    setenv("XDG_RUNTIME_DIR", dir, 1);
     struct writer_options o = {
-        .trace_path = path_of("n.zst"), .run_dir = path_of("a/b"), .nrings = 1};
+        .trace_path = path_of("n.zst"), .run_dir = path_of("a/b"), .xdg = dir, .nrings = 1};
     assert_int_equal(writer_open(&w, &o), 0);
     assert_memory_equal(writer_live_path(w), next, strlen(next));
     assert_int_equal(writer_close(w, "exit"), 0);
-    unsetenv("XDG_RUNTIME_DIR");
 }
 
 /* The target closes all descriptors, and its next file gets the number of ours. */
