@@ -228,6 +228,7 @@ static void *init_subclass(void *cls, void *args, void *kw) {
         scan(); /* torch.fx has traced a graph and makes a class of it */
     else if (result && agent_word.torch)
         patch(cls);
+    rescanned = 0; /* look again at the next outermost call: torch.fx now assigns __call__ */
     return result;
 }
 

@@ -6,7 +6,7 @@
  *     slots_remove();            // GIL held: puts back what is still ours
  *
  * Dynamo never runs the slot, so it compiles as it would without us. A class created later gets our slot by nn.Module.__init_subclass__ (a C
- * function that also calls the next one in the method resolution order); a rescan now and then finds classes that change __call__ or
+ * function that also calls the next one in the method resolution order); a rescan now and then, and after a new class, finds classes that change __call__ or
  * whose own __init_subclass__ does not call ours (where the program has given nn.Module one of its own, there is only that).
  *
  * Whole backward passes are recorded as well: the engine's run_backward is replaced, by the pointer in its method definition.

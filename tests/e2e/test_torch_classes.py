@@ -84,3 +84,34 @@ def test_calls_that_overlap(record, convert, sql):
     db = convert(record(GREENLETS, python=path).trace)
     calls = sql(db, "SELECT sum(calls) FROM torch_modules WHERE stage = 'forward' AND module GLOB 'Net*' AND module NOT GLOB '*.*'")
     assert calls == [(60,)]
+
+
+TRACED = """
+import time, torch
+from torch import fx, nn
+""" + IS_RECORDED + """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x): return self.b(self.a(x))
+while not is_recorded(): time.sleep(0.01)
+for _ in range(3):
+    net = fx.symbolic_trace(Net())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(10):
+        net(torch.ones(4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_classes_whose_call_is_assigned_after_they_are_made(record, convert, sql):
+    """torch.fx does so with the class of each model that it traces. Until the first call of the model begins, this cannot be seen; then it is one call
+    again, not one of each of its parts."""
+    path, why = find_torch("debian")
+    if not path:
+        pytest.skip(why)
+    db = convert(record(TRACED, python=path).trace)
+    forwards = [n for n, in sql(db, "SELECT forwards FROM steps WHERE source = 'optimizer' ORDER BY step")]
+    assert len(forwards) == 30 and {n for i, n in enumerate(forwards) if i % 10} == {1}, forwards
