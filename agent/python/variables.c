@@ -107,17 +107,24 @@ static void take(unsigned expr, void *value, uint64_t step, unsigned at) {
     }
 }
 
-/* Records the values that have arrived since the last step, in order: the first that has not arrived holds back those after it. */
+/* Records the values that have arrived since the last step, in order: the first that has not arrived holds back those after it. A value that is asked for
+ * is not in the list, because the question may release the GIL, and another thread may come here. */
 static void take_coming(void) {
-    unsigned done = 0;
-    struct pyvalue v;
-    for (int rc; done < s.ncoming && (rc = pyvalue_arrived(s.coming[done].value, &v)); done++)
-        if (rc < 0)
-            complain(s.coming[done].expr);
-        else
-            record(&s.coming[done], &v);
-    s.ncoming -= done;
-    memmove(s.coming, s.coming + done, s.ncoming * sizeof *s.coming);
+    for (int rc = 1; rc && s.ncoming;) {
+        struct coming c = *s.coming;
+        struct pyvalue v;
+        memmove(s.coming, s.coming + 1, --s.ncoming * sizeof c);
+        if ((rc = pyvalue_arrived(c.value, &v)) < 0) {
+            complain(c.expr);
+        } else if (rc) {
+            record(&c, &v);
+        } else if (s.ncoming == COMING_MAX) {
+            capi_unref(c.value);
+        } else {
+            memmove(s.coming + 1, s.coming, s.ncoming++ * sizeof c);
+            *s.coming = c;
+        }
+    }
 }
 
 /* Records the expression's value in this frame, if it has one. */
@@ -421,10 +428,9 @@ static void at_work(int begins) {
 }
 
 static void work(const struct step *step) {
-    if (++inside == 1) { /* else both would change what is in use */
+    if (++inside == 1) /* else it would change what is in use */
         read_settings();
-        take_coming();
-    }
+    take_coming();
     if (s.generation != producer_generation()) { /* leave_returns() may have been called */
         s.generation = producer_generation();
         s.seek_at = s.steps;

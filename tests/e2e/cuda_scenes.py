@@ -196,11 +196,25 @@ class Node:
         self.destroy = getattr(self.lib, "_ZN2at14RecordFunctionD1Ev")
         self.peek = getattr(self.lib, "_ZN2at15sequence_number4peekEv")
         self.peek.restype = ctypes.c_uint64
+        self.thread_id = getattr(self.lib, "_ZN2at14RecordFunction15currentThreadIdEv")
+        self.thread_id.restype = ctypes.c_uint64
+        room, at = self.made()
+        before = room.raw
+        getattr(self.lib, "_ZN2at14RecordFunction9_setAsyncEv")(at)
+        changed, = [i for i in range(4096) if before[i] != room.raw[i]]
+        self.destroy(at)
+        self.thread_at = ctypes.addressof(room) + changed - 16 - at.value  # the forward's thread is the second field before
 
-    def run(self, number, work):
-        room, name = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(b"node")
+    def made(self):
+        room = ctypes.create_string_buffer(4096)
         at = ctypes.c_void_p((ctypes.addressof(room) + 63) & ~63)
         self.construct(at, ctypes.c_uint8(1))
+        return room, at
+
+    def run(self, number, thread, work):
+        name = ctypes.create_string_buffer(b"node")
+        room, at = self.made()
+        ctypes.c_uint64.from_address(at.value + self.thread_at).value = thread
         try:
             before = getattr(self.lib, "_ZN2at14RecordFunction6beforeEPKcl")
             before(at, name, ctypes.c_int64(number))
@@ -223,6 +237,7 @@ def engine():
     initialise()
     armed()
     node, asked, done, jobs = Node(), threading.Semaphore(0), threading.Semaphore(0), []
+    trains = node.thread_id()
 
     def engine_thread():
         context(0)
@@ -231,7 +246,7 @@ def engine():
             if not jobs:
                 return
             for number, ns in jobs:
-                node.run(number, lambda: launch(ns))
+                node.run(number, trains, lambda: launch(ns))
             done.release()
     thread = threading.Thread(target=engine_thread, name="pt_autograd_0")
     thread.start()
