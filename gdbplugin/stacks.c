@@ -89,9 +89,7 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
 }
 
 static int wanted(const struct frames_reader *r, const struct origin_thread *src, pid_t tid) {
-    if (r->flags & INSPECT_MAIN)
-        return src->tid == r->s->pid;
-    return tid == 0 || src->tid == tid;
+    return r->flags & INSPECT_MAIN ? src->tid == r->s->pid : tid == 0 || src->tid == tid;
 }
 
 static int read_threads(struct frames_reader *r, struct stacks *st, pid_t tid) {

@@ -156,11 +156,9 @@ static int sysv_lookup(const struct pywalk_image *im, const char *name, uint64_t
 
 int pywalk_image_symbol(const struct pywalk_image *im, const char *name, uint64_t *addr,
                         uint64_t *size) {
-    if (im->gnu_hash != 0)
-        return gnu_lookup(im, name, addr, size);
-    if (im->hash != 0)
-        return sysv_lookup(im, name, addr, size);
-    return -ENOENT;
+    return im->gnu_hash != 0 ? gnu_lookup(im, name, addr, size)
+           : im->hash != 0   ? sysv_lookup(im, name, addr, size)
+                             : -ENOENT;
 }
 
 /* ---- the build-id ---- */

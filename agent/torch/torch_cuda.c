@@ -171,9 +171,7 @@ static int read_memory(int *device, struct cuda_memory *m) {
         __atomic_fetch_and(&cuda_on, CUDA_TIMES, __ATOMIC_RELAXED);
         return -ENODATA;
     }
-    if (!context || cuda.CtxGetDevice(device))
-        return -ENODATA;
-    return cuda_memory_read(*device, m);
+    return !context || cuda.CtxGetDevice(device) ? -ENODATA : cuda_memory_read(*device, m);
 }
 
 void cuda_memory_call(struct torch_thread *l, uint32_t call, uint32_t name, uint64_t ts) {
