@@ -84,8 +84,8 @@ static int64_t series_whole(int64_t first, int64_t last, int64_t step) {
     if (step > 0 ? last < first : last > first)
         return 0;
     uint64_t apart = step > 0 ? (uint64_t)last - (uint64_t)first : (uint64_t)first - (uint64_t)last,
-             each = step > 0 ? (uint64_t)step : 0 - (uint64_t)step, steps = apart / each;
-    return steps < SERIES_MOST ? (int64_t)steps + 1 : SERIES_MOST;
+             each = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
+    return each && apart / each < SERIES_MOST ? (int64_t)(apart / each) + 1 : SERIES_MOST;
 }
 
 static int series_filter(sqlite3_vtab_cursor *c, int index, const char *text, int argc,
