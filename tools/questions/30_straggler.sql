@@ -7,12 +7,12 @@
 --   collective counts for more than `cap` times what the longest of a part is for, by their median: one long wait says nothing. It wins more parts than chance would give it
 --   (`errors` times the error of a count beyond one rank's share of them) and more than half, or a fifth and four times what any other wins (of very many ranks), most of them in each quarter of the run, and its lead over the next is `little` of the run's time. The collectives go on for `seconds` or more: for so long a busy machine can favour a rank.
 -- II. It costs much, if not so evenly: the others waited for it for more than half of all the waiting (of two ranks one is always ahead: three quarters), `least` of the
---   run's time or more, and it is no chance: its lead over the next rank is, from tenth to tenth of the collectives, more than `errors` times the error of its mean; or the collectives go
+--   run's time or more, and `brief` seconds (in a run of a second a rank may be behind throughout by chance), and it is no chance: its lead over the next rank is, from tenth to tenth of the collectives, more than `errors` times the error of its mean; or the collectives go
 --   on for `seconds`, it is waited for longest in `led` of the tenths (of two ranks, where nine of ten is chance once in fifty runs, in all), and all but the worst one together are `least`, too; or
 --   it is `once` of the run's time, whenever it was, with a word on that.
 -- On a busy machine each rank is late for a time, and that can be half of all waiting and a good part of a short run: but of 36 healthy runs of two to eight ranks, simulated with much jitter and real
 -- ones of gloo on two processors with a load of 17, none won its quarters, or more than 0.55 of the parts; a rank that is late by 1 % of a step won 0.62 of them where the network is quiet, by 3 % and more nearly all.
-CREATE TEMP TABLE rule AS SELECT 0.05 AS least, 0.005 AS little, 40 AS units, 4 AS cap, 10 AS seconds, 4.5 AS errors, 0.9 AS led, 0.25 AS once;
+CREATE TEMP TABLE rule AS SELECT 0.05 AS least, 0.25 AS brief, 0.005 AS little, 40 AS units, 4 AS cap, 10 AS seconds, 4.5 AS errors, 0.9 AS led, 0.25 AS once;
 CREATE TEMP TABLE began AS -- each attempt, with its first step; the first collective of one without steps begins it
 WITH step AS MATERIALIZED (SELECT f.run, f.attempt, min(s.ts) / 1e9 AS at FROM trace_file f JOIN torch_step s ON s.id BETWEEN f.first_id AND f.last_id
   WHERE s.source <> 3 AND s.duration IS NOT NULL AND f.rank IS NOT NULL GROUP BY f.run, f.attempt)
@@ -63,10 +63,10 @@ SELECT one.run, tenth, sum(CASE late.nth WHEN 1 THEN one.cost WHEN 2 THEN -one.c
   coalesce(max(one.cost) FILTER (WHERE late.nth = 1) = max(one.cost) FILTER (WHERE late.nth), 0) AS is_most, sum(n) FILTER (WHERE late.nth = 1) AS times
 FROM one LEFT JOIN late ON late.rank = one.rank AND late.run IS one.run GROUP BY one.run, tenth;
 CREATE TEMP TABLE verdict AS -- of the rank in question of each run, the first one the worst
-SELECT v.*, share NOT NULL OR is_most AND others_waited >= least * run_seconds AND is_sure AS is_named FROM (
+SELECT v.*, share NOT NULL OR is_most AND others_waited >= max(least * run_seconds, brief) AND is_sure AS is_named FROM (
 SELECT v.*, others_waited > max(0.5, 1.5 / ranks) * of_all AS is_most, is_steady OR tenths > 3 AND lasted >= seconds AND leads >= iif(ranks > 2, led, 1) * tenths AND others_waited - most >= least * run_seconds OR others_waited >= once * run_seconds AS is_sure,
   100 * others_waited / run_seconds AS percent
-FROM (SELECT l.*, t.seconds AS run_seconds, d.*, coalesce(d.tenths > 3 AND d.mean > r.errors * d.error, 0) AS is_steady, r.least, r.little, r.led, r.once, r.seconds,
+FROM (SELECT l.*, t.seconds AS run_seconds, d.*, coalesce(d.tenths > 3 AND d.mean > r.errors * d.error, 0) AS is_steady, r.least, r.brief, r.little, r.led, r.once, r.seconds,
   (SELECT max(at) - min(at) FROM waits w WHERE w.run IS l.run) AS lasted FROM late l, rule r
   LEFT JOIN (SELECT run AS lead_run, count(*) AS tenths, sum(is_most) AS leads, coalesce(sum(times), 0) AS times, max(cost) AS most, avg(seconds) AS mean, stddev(seconds) / sqrt(count(*)) AS error
     FROM lead GROUP BY run) d ON d.lead_run IS l.run
