@@ -6,8 +6,9 @@ Fixtures
             .tool("probing-record")
   python    an interpreter. A test with this fixture runs once for each interpreter that is installed: always with the
             oldest, the system's own and the newest one, and with the others as a slow test (`each_python`).
-            @pytest.mark.pythons(every=True) makes none of these runs slow; it is for tests of code that differs from
-            version to version (frames, offsets, objects). The mark also limits which interpreters are used:
+            @pytest.mark.pythons(every=True) makes none of these runs slow; it is for quick tests of code that differs from
+            version to version (frames, offsets, objects). pythons(first=True) makes all slow but the first, which is the
+            system's if it fits; it is for tests that take seconds of processor time. The mark also limits which interpreters are used:
             pythons(min=(3, 8), max=(3, 13), shared=False, torch=True, count=1), where count is the highest number of
             them (the system's own comes first). Debug builds are used only with debug=True, or debug=None for both
             kinds. PROBING_PYTHONS="PATH ..." adds interpreters.
@@ -116,10 +117,10 @@ def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_thread
     return fit[:count]
 
 
-def each_python(fit, every=False):
+def each_python(fit, every=False, first=False):
     """Returns the parameters of a test that runs with each of these interpreters. `make test` runs it with the oldest, the system's own and
-    the newest of them (with all if `every`), `make test-all` with the others, too."""
-    fast = [p for p in fit if every or p in (PYTHONS[0], min(fit, key=lambda p: p.version), max(fit, key=lambda p: p.version))]
+    the newest of them (with all if `every`, with the first alone if `first`), `make test-all` with the others, too."""
+    fast = fit[:1] if first else [p for p in fit if every or p in (PYTHONS[0], min(fit, key=lambda p: p.version), max(fit, key=lambda p: p.version))]
     return [pytest.param(p, id=p.name, marks=() if p in fast else pytest.mark.slow) for p in fit]
 
 
@@ -149,7 +150,7 @@ def pytest_configure(config):
     config.uncaptured = os.dup(2)
     config.addinivalue_line("markers", "slow: takes long; left out by `make test`")
     config.addinivalue_line("markers", "limit(seconds): stop this test when it hangs that long")
-    config.addinivalue_line("markers", "pythons(every, min, max, shared, torch, count): which interpreters")
+    config.addinivalue_line("markers", "pythons(every, first, min, max, shared, torch, count): which interpreters")
 
 
 def pytest_generate_tests(metafunc):
@@ -157,13 +158,13 @@ def pytest_generate_tests(metafunc):
         return
     mark = metafunc.definition.get_closest_marker("pythons")
     wanted = dict(mark.kwargs) if mark else {}
-    every = wanted.pop("every", False)
+    every, first = wanted.pop("every", False), wanted.pop("first", False)
     fit = choose_pythons(**wanted)
     if not fit:
         reason = "no interpreter at hand with %r" % (mark.kwargs,)
         metafunc.parametrize("python", [pytest.param(None, marks=pytest.mark.skip(reason=reason), id="none")])
     else:
-        metafunc.parametrize("python", each_python(fit, every))
+        metafunc.parametrize("python", each_python(fit, every, first))
 
 
 # Test files that take longest in processor time, the longest first. They are started first, so that at the end no worker is still busy with

@@ -114,7 +114,6 @@ while True:
 """
 
 
-@pytest.mark.pythons(every=True)
 def test_eval_beside_print(agent, spawn, python):
     """print() of the program's threads goes on with the object that was sys.stdout when it began."""
     with open(os.devnull, "w") as null:

@@ -210,6 +210,7 @@ def test_torch_in_pieces(build, run, sql, tmp_path, kind):
     assert sql(db, "SELECT count(*) > 0 FROM torch_call") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_trace_that_is_gone_on_with_among_others(job, sql, tmp_path):
     """Several traces grow in a database in which they are not the first, with ids between those of others."""
     db, whole, part = tmp_path / "out.db", tmp_path / "whole.db", tmp_path / "part"
@@ -516,6 +517,7 @@ def without_process(trace):
         f.write(bytes(min(64, end - at[0] - 68 - 20)))
 
 
+@pytest.mark.slow
 def test_traces_that_do_not_say_whose_they_are(job, sql, tmp_path):
     """The beginning of the traces is lost: each is a recording of its own, and is recognized when it comes again, alone and beside others.
     (Once they were all taken for one, and the second to be added was left out.)"""
@@ -539,6 +541,7 @@ def test_traces_that_do_not_say_whose_they_are(job, sql, tmp_path):
     assert sql(tmp_path / "twice.db", "SELECT count(*) FROM trace") == [(1,)]
 
 
+@pytest.mark.slow
 def test_machines_without_a_boot_id(fleet, build, run, sql, tmp_path):  # noqa: F811
     """/proc/sys/kernel/random/boot_id cannot be read everywhere. Each such trace then counts as a boot of its own, with one row, however
     often it is named again and grows; and what aligned it is said of it alone, not of all such traces."""

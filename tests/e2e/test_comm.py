@@ -198,7 +198,8 @@ def test_every_operation_in_every_form(kind, build, tmp_path, sql):
 
 
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("kind", [pytest.param("debian", marks=pytest.mark.slow), "recent", NEWEST])
+@pytest.mark.parametrize("kind", ["debian", "recent", NEWEST])
+@pytest.mark.slow
 def test_trainings_as_wholes(kind, build, tmp_path, sql):
     path, why = find_torch(kind)
     if not path:
@@ -219,6 +220,7 @@ def test_trainings_as_wholes(kind, build, tmp_path, sql):
 
 @pytest.mark.limit(200)
 @pytest.mark.parametrize("kind", ["debian", NEWEST])
+@pytest.mark.slow
 def test_groups_of_the_same_name(kind, build, tmp_path, sql):
     """A new group is not taken for one that was destroyed before, even if it has the same address or the same name."""
     path, why = find_torch(kind)
@@ -262,6 +264,7 @@ def test_straggler_is_found(build, tmp_path, sql):
 
 
 @pytest.mark.limit(200)
+@pytest.mark.slow
 def test_what_fails_since_a_peer_has_gone(build, tmp_path, sql, python_torch):
     said = Job(build, tmp_path, python_torch, "deserted", 2).wait()
     assert said[0].split() == ["failed", "failed"]
@@ -286,7 +289,8 @@ def test_threads_that_execute_operations_at_once(build, tmp_path, sql):
 
 
 @pytest.mark.limit(200)
-@pytest.mark.parametrize("world, delay", [(2, 0), pytest.param(4, 0, marks=pytest.mark.slow), (4, 0.05)])
+@pytest.mark.parametrize("world, delay", [(2, 0), (4, 0), (4, 0.05)])
+@pytest.mark.slow
 def test_a_straggler_is_more_than_chance(build, tmp_path, sql, world, delay):
     """A healthy job has no straggler, even with more ranks than processors. A rank that is 50 ms late in each step is one, and is the first
     row of the view (which also counts what comes before the first step)."""
@@ -463,6 +467,7 @@ dist.destroy_process_group()
 
 @pytest.mark.limit(100)
 @pytest.mark.parametrize("kind", ["recent"])
+@pytest.mark.slow
 def test_sizes_whatever_the_default_device_is(kind, build, sql, tmp_path):
     """Nothing of ours is made on the program's default device, which is perhaps not there, or not to be used yet."""
     path, why = find_torch(kind)
@@ -475,6 +480,7 @@ def test_sizes_whatever_the_default_device_is(kind, build, sql, tmp_path):
     assert sql(db, "SELECT op, bytes, dtype FROM comm_metrics") == [("all_reduce", 40, "float32")]
 
 
+@pytest.mark.slow
 def test_an_operation_over_two_files(build, sql, tmp_path):
     """An operation is in flight when the process goes on in a new file. It is complete, and nobody hangs: not if the files are converted together, and
     not if the second is added to a database that has the first."""

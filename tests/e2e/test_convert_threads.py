@@ -47,6 +47,7 @@ def test_the_rows_do_not_depend_on_the_number_of_threads(inputs, build, run, tmp
         assert [t for t in rows if rows[t] != other[t]] == []
 
 
+@pytest.mark.slow
 def test_the_same_when_they_are_added_and_in_part(inputs, build, run, tmp_path):
     tool = build.tool("probing-convert")
     found = []

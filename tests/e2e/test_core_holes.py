@@ -129,7 +129,7 @@ def whole(thread):
     return not thread["cut"] and thread["error"] is None
 
 
-@pytest.mark.pythons(min=(3, 6))
+@pytest.mark.pythons(first=True, min=(3, 6))
 def test_holes(scene, python):
     at, ask = scene
     said, text = ask(lambda core: None)

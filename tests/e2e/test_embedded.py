@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 
 import pytest
-from conftest import PYTHONS
+from conftest import PYTHONS, each_python
 
 # Makes a new Python for each line of its input, which runs a file, and reports when that is done. Python is linked, or loaded from the
 # named library.
@@ -86,7 +86,7 @@ def embed(run, tmp_path, build):
     return make
 
 
-@EACH
+@pytest.mark.parametrize("interpreter", each_python(SHARED))
 @pytest.mark.parametrize("loaded", [pytest.param(False, id="linked"), pytest.param(True, id="loaded")])
 def test_each_life_is_recorded(embed, run, build, tmp_path, interpreter, loaded):
     """Also if the program loads libpython itself, as uWSGI's plugin in Debian and programs made by PyInstaller do."""

@@ -90,7 +90,7 @@ def test_in_every_segment(record_until, convert, sql, tmp_path, monkeypatch):  #
         assert facts(sql, db)["NCCL_DEBUG"] == "TRACE" and facts(sql, db, "machine")["kernel"]
 
 
-@pytest.mark.parametrize("kind", ["debian", "recent"])
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
 def test_versions_of_torch(record, convert, sql, kind):
     path, why = find_torch(kind)
     if not path:

@@ -241,7 +241,7 @@ def test_a_clock_without_a_name(fleet, build, run, sql, tmp_path):
     assert "(null)" not in said and "()" not in said, said
 
 
-@pytest.mark.parametrize("shape", [(), ("--tp", 2, "--pp", 2)])
+@pytest.mark.parametrize("shape", [pytest.param((), marks=pytest.mark.slow), ("--tp", 2, "--pp", 2)])
 def test_who_is_at_fault_is_named(merged, build, run, sql, shape):
     job = ("--ranks", 32, "--nodes", 8, "--minutes", 0.3, "--offset", 1, "--hz", 1, "--layers", 1)
     db, _, _ = merged("slow", *(job + shape + ("--straggler", "13:20")))

@@ -260,7 +260,7 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.pythons(count=2)
+@pytest.mark.pythons(first=True)
 def test_exit_of_a_child_while_an_evaluation_begins(probing, build, spawn, python, tmp_path):
     """The evaluation takes exit()'s lock, which nobody releases in a child if a thread of its parent held it."""
     script, end = tmp_path / "all_the_time.py", tmp_path / "end"

@@ -15,7 +15,7 @@ def scene(tmp_path, spawn):
     return lambda python: start_scene(tmp_path, spawn, python)
 
 
-@pytest.mark.pythons(every=True, min=(3, 6), max=(3, 13))
+@pytest.mark.pythons(min=(3, 6), max=(3, 13))
 def test_every_thread_at_its_true_line(build, run, python, scene):
     process, truth = scene(python)
     assert set(truth) == {"main", "sorter", "locker", "generator"}

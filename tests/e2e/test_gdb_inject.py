@@ -285,6 +285,7 @@ def test_the_carrying_thread_is_put_back_whole(build, run, spawn, tmp_path):
 
 
 @pytest.mark.pythons(count=1)
+@pytest.mark.slow
 def test_storm(build, run, python, target, samples):
     """Eight processes, each with four threads that call malloc; one injection into each."""
     for i in range(8):

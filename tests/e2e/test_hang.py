@@ -155,7 +155,7 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
 
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("scene, says", [
-    ("stops", r"all_reduce number 6 of group 0: rank 2 is stopped, by SIGSTOP or a debugger \(process \d+\), 3 of 4 wait since .*"),
+    pytest.param("stops", r"all_reduce number 6 of group 0: rank 2 is stopped, by SIGSTOP or a debugger \(process \d+\), 3 of 4 wait since .*", marks=pytest.mark.slow),
     ("outside", r"no call is incomplete, but ranks 0,1,3 wait in init_process_group, which is over when all ranks have come, since [0-9.]+ s before their end at least \(.*\): "
                 r"rank 2 is not in it; rank 2 is in gone_elsewhere \(hang_scenes.py:\d+\)")])
 def test_a_live_rank_that_no_call_names(build, run, job, python_torch, tmp_path, scene, says):
@@ -190,7 +190,7 @@ def test_all_are_killed_one_after_the_other(build, run, simulated_job, tmp_path)
 MADE_ANEW = "DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM hang; INSERT INTO hang SELECT * FROM hangs_made;"
 
 
-@pytest.mark.parametrize("recent", ["", "UPDATE comm SET flags = 8 WHERE flags & 4;" + MADE_ANEW])  # the call itself raises, or Work.wait() after it
+@pytest.mark.parametrize("recent", ["", pytest.param("UPDATE comm SET flags = 8 WHERE flags & 4;" + MADE_ANEW, marks=pytest.mark.slow)])  # the call itself raises, or Work.wait() after it
 @pytest.mark.parametrize("lost, who", [([2], "rank 2 has"), ([0, 2], "ranks 0,2 have"), ([0, 1, 2, 3, 4, 5, 6], "ranks 0-6 have")])
 def test_the_trace_of_who_died_is_missing(build, run, simulated_job, tmp_path, recent, lost, who):
     """All that are here have failed, for somebody who is not: that is no job in which nothing hangs."""
@@ -249,7 +249,8 @@ def test_one_dead_by_signal_9(job, python_torch, scene, launched):
 
 
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("scene", ["termed_inside", pytest.param("termed_with_its_child", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scene", ["termed_inside", "termed_with_its_child"])
+@pytest.mark.slow
 def test_one_that_a_stranger_tells_to_end(job, scene):
     """A stranger sends SIGTERM to one rank, and torchrun then ends the others by SIGTERM, too; theirs come from their parent, all from the
     same process. In one scene the stranger's signal reaches the rank's own child as well."""

@@ -160,7 +160,7 @@ int hung(const char *end) {
 """
 
 
-@pytest.mark.pythons(count=2)
+@pytest.mark.pythons(first=True)
 def test_forks_whose_children_exit(probing, program, target, python, tmp_path):
     """The children find exit()'s lock free, whatever is loaded and unloaded meanwhile."""
     source = "import ctypes, os, sys\nprint('up', flush=True)\nprint(ctypes.CDLL(%r).hung(os.environ['TEST_END'].encode()))"

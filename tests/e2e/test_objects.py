@@ -156,7 +156,7 @@ def test_pandas(dump, target, fuzz, tmp_path):
     scene = SCENES.with_name("pandas_scenes.py")
     proc, truth = target(pandas_python(), scene)
     assert all_agree(dump, proc.pid, truth["values"]) > 20
-    fuzzed(pandas_python(), dump, target, fuzz, tmp_path, 50, 4, scene)
+    fuzzed(pandas_python(), dump, target, fuzz, tmp_path, 15, 4, scene)
 
 
 GARBAGE = """
@@ -204,7 +204,7 @@ def fuzz(tmp_path_factory):
     repo = pathlib.Path(__file__).resolve().parents[2]
     program = tmp_path_factory.mktemp("fuzz") / "fuzz_object"
     sources = [str(repo / "tests/fuzz/fuzz_object.c"), *map(str, (repo / "agent/pywalk").glob("*.c"))]
-    subprocess.run(["cc", "-std=gnu11", "-O1", "-g", "-D_GNU_SOURCE", "-I", str(repo), "-fsanitize=address,undefined",
+    subprocess.run(["cc", "-std=gnu11", "-O0", "-g", "-D_GNU_SOURCE", "-I", str(repo), "-fsanitize=address,undefined",
                     "-fno-sanitize-recover=all", "-o", str(program), *sources, "-lpthread", "-lm"], check=True, timeout=300)
     return program
 

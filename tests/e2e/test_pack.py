@@ -197,7 +197,8 @@ def table_of(data):
     return found, blocks
 
 
-@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [False, True])
 def test_small_blocks_become_larger_ones(build, run, pack, tmp_path, own):
     """The rows are the same, each type in its order; no block is over 1 MiB, and the index says truly where each block's rows lie. own: one
     block has a row of an unknown type, and one a row that is longer than we know: these blocks stay as they are."""
@@ -330,6 +331,7 @@ def test_what_was_cut_off_is_so_when_packed(build, run, pack, sql, tmp_path):
     assert found[0] == found[1] == found[2] == found[3] and found[0][0][0][0] == "cut_off_bytes" and found[0][0][0][1] > 0
 
 
+@pytest.mark.slow
 def test_copies_count_once(recorded, pack, convert, sql, tmp_path):
     shutil.copy(recorded, tmp_path / "copy.zst")
     done = pack(recorded, tmp_path / "copy.zst", "-o", tmp_path / "p.zst")
@@ -446,8 +448,8 @@ def test_names_whose_writer_was_killed_are_added_again(build, run, pack, record_
     again()
 
 
-@pytest.mark.parametrize("how", ["--in-place", "--replace", "-o"])
-@pytest.mark.parametrize("limit", ["a file size limit", "a full disk"])
+@pytest.mark.parametrize("limit, how", [("a file size limit", "--in-place"), ("a full disk", "--replace"), ("a full disk", "-o")]
+                         + [pytest.param(*p, marks=pytest.mark.slow) for p in [("a file size limit", "--replace"), ("a file size limit", "-o"), ("a full disk", "--in-place")]])
 def test_no_room(build, run, record_calls, tmp_path, limit, how):
     """The trace stays as its process left it, no half file is left, and one line says so."""
     library = make_library(tmp_path)

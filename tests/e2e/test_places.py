@@ -75,6 +75,7 @@ def test_a_recording_that_is_twice_in_a_file(ask, convert, sql, restarted, tmp_p
         assert sum("the same recording as trace" in line for line in said) == (name != "once"), said
 
 
+@pytest.mark.slow
 def test_a_data_set(build, run, convert, sql, restarted, tmp_path):
     """Its views count attempts separately; if later traces change what is known of a trace that was already exported, it is exported again,
     or the tool says so."""

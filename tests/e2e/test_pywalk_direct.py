@@ -29,7 +29,7 @@ def stress(python, build, seconds):
     return stats
 
 
-@pytest.mark.pythons(every=True, debug=None)
+@pytest.mark.pythons(debug=None)
 def test_direct(python, build):
     stress(python, build, 1.5)
 

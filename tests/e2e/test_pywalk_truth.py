@@ -54,7 +54,7 @@ def truth(build, spawn, tmp_path, python, stopped, running):
     assert process.poll() is None
 
 
-@pytest.mark.pythons(every=True, debug=None)
+@pytest.mark.pythons(debug=None)
 def test_stacks(build, spawn, tmp_path, python):
     truth(build, spawn, tmp_path, python, 400, 800)
 

@@ -71,6 +71,7 @@ def test_every_output(build, run, target, sql, tmp_path, until_enough):
 
 
 @pytest.mark.pythons(count=1)
+@pytest.mark.slow
 def test_outputs_of_export(build, run, target, tmp_path):
     """The formats of probing-export, chosen by the file's name: each file has its format, and no other file is left."""
     process = target()

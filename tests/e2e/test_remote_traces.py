@@ -201,7 +201,7 @@ ASK = ("import probing\ntry:\n    print(len(list(probing.open(%r).samples.rows()
        "except (probing.TraceError, OSError) as error:\n    print(type(error).__name__, error)\n")
 
 
-@pytest.mark.parametrize("code", [401, 403, 429, 500, 503])
+@pytest.mark.parametrize("code", [403, 503] + [pytest.param(code, marks=pytest.mark.slow) for code in (401, 429, 500)])
 def test_what_a_server_answers_is_said(engine, server, code):  # noqa: F811
     """fsspec calls every refusal to tell the size of a file "not found". A user who may not read it, or must come back later, is told so; and who only has to
     wait for a moment gets the rows."""

@@ -252,7 +252,7 @@ def test_a_process_without_a_rank_is_called_by_its_number(report, nasty):
 
 
 @browser
-@pytest.mark.parametrize("width", [400, pytest.param(1000, marks=pytest.mark.slow), 2500])
+@pytest.mark.parametrize("width", [400] + [pytest.param(width, marks=pytest.mark.slow) for width in (1000, 2500)])
 def test_widths(report, job, tmp_path, width):
     page = report(job)
     out, said = in_page(tmp_path, page, "await new Promise((r) => setTimeout(r, 300)); return {page: document.documentElement.scrollWidth, window: innerWidth};", size=(width, 900))

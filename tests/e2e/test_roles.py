@@ -134,7 +134,7 @@ def test_device_mesh(build, convert, sql, tmp_path):
         so_far = tmp_path / "sofar.db"
         while all(p.poll() is None for p in ranks) and (
                 not so_far.exists() or sql(so_far, "SELECT count(*) FROM roles WHERE source = 'group'") != [(8,)]):
-            time.sleep(0.2)
+            time.sleep(1)
             convert(tmp_path / "traces", out=so_far, options=["-q", "-f"], check=None)
         (tmp_path / "end").touch()
         said = [p.communicate(timeout=240)[0].split() for p in ranks]

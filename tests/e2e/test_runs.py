@@ -81,7 +81,7 @@ def test_at_one_instant(build, convert, sql, tmp_path):
     assert sorted(pid for pid, in sql(convert(*traces), "SELECT pid FROM trace WHERE end_reason IS NOT NULL")) == pids, there
 
 
-@pytest.mark.parametrize("how", list(START))
+@pytest.mark.parametrize("how", [pytest.param(how, marks=() if how == "record" else pytest.mark.slow) for how in START])
 def test_one_after_the_other(begin, convert, sql, tmp_path, how):
     for n in range(3):
         ended(begin(how))
@@ -117,7 +117,7 @@ def test_killed_runs_make_way_too(begin, convert, sql, tmp_path):
     assert sql(convert(tmp_path / "trace.zst.old"), "SELECT name FROM events") == [("last",)]
 
 
-@pytest.mark.parametrize("how, job", [("record", {"TORCHELASTIC_RUN_ID": "abc"}), ("PROBING=1", {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3"})])
+@pytest.mark.parametrize("how, job", [pytest.param("record", {"TORCHELASTIC_RUN_ID": "abc"}, marks=pytest.mark.slow), ("PROBING=1", {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3"})])
 def test_ranks_that_a_launcher_starts_by_themselves(begin, convert, sql, tmp_path, how, job):
     """srun probing-record ..., on several nodes that share a directory: one run, one FILE, and no process disturbs the others. So it is in
     the next job, when all of them find the files of the first."""

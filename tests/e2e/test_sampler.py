@@ -296,7 +296,7 @@ def check_chains_by_handler(sql, db):
     return check_chains(sql, db, "NOT " + READ_WHILE_IT_RAN)
 
 
-@pytest.mark.parametrize("native", [True, False], ids=["native", "python"])
+@pytest.mark.parametrize("native", [pytest.param(True, id="native"), pytest.param(False, id="python", marks=pytest.mark.slow)])
 def test_chains_never_mix(record, convert, sql, python, native):
     if not native and python.version[:2] not in ((3, 8), (3, 11), (3, 13)):
         pytest.skip("the versions between differ in nothing that this shows")
@@ -308,6 +308,7 @@ def test_chains_never_mix(record, convert, sql, python, native):
     assert gone.get("torn", 0) <= 10 + 0.01 * seen, (seen, gone)  # as often as a thread is at one of the few instructions that link a frame
 
 
+@pytest.mark.pythons(first=True)
 def test_chains_read_while_they_run_never_mix(record, convert, sql, python):
     """The same in threads that block all signals: their stacks are read from outside while they run, and have few frames or all."""
     db = convert(record(ADVERSARY, 3, 5, "blocked", hz=1000, python=python).trace)
@@ -571,7 +572,6 @@ def test_a_thread_that_shares_its_processor_with_the_sampler(record, convert, sq
     assert counts.get(0, 0) > 4 * counts.get(1, 0), (counts, lost(sql, db))
 
 
-@pytest.mark.pythons(every=True)
 def test_python_and_native_frames_interleave(record, convert, sql, python):
     done = record(MERGED, 1, hz=1000, python=python)
     db = convert(done.trace)

@@ -294,7 +294,7 @@ def test_system_calls_by_a_newer_libc(record, python):
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-@pytest.mark.pythons(count=2)
+@pytest.mark.pythons(first=True)
 def test_programs_with_signals(record_until, convert, sql, python, name):
     def seen(db):
         """Returns the ticks in go(), and the ticks that were read from outside while the thread ran, or missed."""

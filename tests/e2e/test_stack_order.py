@@ -128,9 +128,8 @@ def check(build, run, record_until, convert, sql, spawn, python, source, args, o
             in_order(frames, order[not stripped and not any(native in func for func, _ in frames):])
 
 
-@pytest.mark.pythons(min=(3, 11), max=(3, 13), shared=True)
-@pytest.mark.parametrize("who", ["same", "thread"])
-@pytest.mark.parametrize("how", ["sleep", "spin"])
+@pytest.mark.pythons(first=True, min=(3, 11), max=(3, 13), shared=True)
+@pytest.mark.parametrize("how, who", [("sleep", "same"), ("spin", "thread")] + [pytest.param(*p, marks=pytest.mark.slow) for p in [("sleep", "thread"), ("spin", "same")]])
 def test_subinterpreters(build, run, record_until, convert, sql, spawn, python, tmp_path, who, how):
     check(build, run, record_until, convert, sql, spawn, python, SUB, [who, how], SUB_ORDER, tmp_path, [0.03, 1e6])
 
@@ -162,7 +161,7 @@ def test_greenlets(build, run, record_until, convert, sql, spawn, interpreter, t
     check(build, run, record_until, convert, sql, spawn, interpreter, GREENLET, ["", how], GREEN_ORDER, tmp_path, [0])
 
 
-@pytest.mark.pythons(min=(3, 8), max=(3, 10), shared=True)
+@pytest.mark.pythons(first=True, min=(3, 8), max=(3, 10), shared=True)
 def test_a_state_that_is_another_threads_by_now(build, record_until, convert, sql, python, tmp_path):
     """A thread comes back with another state of the same interpreter: whatever lies at its last state's address is not its own."""
     script = tmp_path / "swapped.py"

@@ -68,7 +68,8 @@ for name, steps in (("transformer", 6), ("conv", 6), ("mlp", 4), ("transformer-s
 
 
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("any_torch", ["debian", pytest.param("recent", marks=pytest.mark.slow), NEWEST], indirect=True)
+@pytest.mark.parametrize("any_torch", ["debian", "recent", NEWEST], indirect=True)
+@pytest.mark.slow
 def test_models_of_the_bench_bit_for_bit(build, any_torch, tmp_path, convert, sql):
     """Losses, weights, gradients and the final state of the random number generator are the same."""
     without = run_text(any_torch, tmp_path, MODELS, str(BENCH))

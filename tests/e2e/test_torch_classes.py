@@ -33,7 +33,7 @@ print(seen)
 """
 
 
-@pytest.mark.parametrize("when", ["before", "after", "around"])
+@pytest.mark.parametrize("when", ["around"] + [pytest.param(when, marks=pytest.mark.slow) for when in ("before", "after")])
 def test_a_hook_of_the_program_for_new_classes(build, record, when):
     """nn.Module.__init_subclass__, set before the recording, or meanwhile, with or without a call of the function that was there: ours."""
     path, why = find_torch("debian")

@@ -21,7 +21,6 @@ from test_torch import find_torch, said
 
 SCENES = pathlib.Path(__file__).with_name("cuda_scenes.py")
 ALL = "cuda=all,memory=all"
-BOTH = [pytest.param("debian"), pytest.param("recent"), pytest.param("sid", marks=pytest.mark.slow)]
 ONE = [pytest.param("debian"), pytest.param("recent", marks=pytest.mark.slow), pytest.param("sid", marks=pytest.mark.slow)]
 
 
@@ -77,7 +76,7 @@ CALLS_AND_STEPS = ("(SELECT step, module, stage, cuda_duration, device, allocate
                    " SELECT step, NULL, 'step', cuda_duration, device, allocated, max_allocated, cached FROM steps)")
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", ONE)
 def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
     db, out = scene(kind, "truth")
     rows = sql(db, "SELECT module, stage, count(*), min(cuda_duration), max(cuda_duration), min(device), max(device) FROM " + CALLS_AND_STEPS +
@@ -109,7 +108,7 @@ def test_what_the_driver_and_the_allocator_say(kind, scene, sql):
     assert sql(db, "SELECT count(cuda_duration) FROM " + CALLS_AND_STEPS) == [(at["elapsed"],)]
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", ONE)
 def test_backward_in_the_engines_own_thread(kind, scene, sql):
     """An interval that is open when a pass ends is closed when the next pass begins, with the time at which the first pass ended."""
     db, _ = scene(kind, "engine")
@@ -177,7 +176,7 @@ def test_the_share_of_the_time(kind, scene, sql):
 
 
 @pytest.mark.parametrize("kind", ONE)
-@pytest.mark.parametrize("code", ["4", "700"])
+@pytest.mark.parametrize("code", ["4", pytest.param("700", marks=pytest.mark.slow)])
 def test_a_driver_that_fails(kind, code, scene, sql):
     """When the driver is shut down (4), or after a crash of the GPU, a few more calls are made, then none, and everything else goes on."""
     db, out = scene(kind, "errors", code, "300")
@@ -273,7 +272,7 @@ def test_brought_in_stopped_and_brought_in_again(kind, build, libraries, spawn, 
         assert sql(db, "SELECT count(*) FROM torch_trace WHERE cuda_duration > 1") == [(0,)]
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", ONE)
 def test_when_the_gpu_is_at_nccls_operations(kind, scene, sql):
     db, out = scene(kind, "nccl")
     times, = said(out, "times")
@@ -295,7 +294,7 @@ def test_when_the_gpu_is_at_nccls_operations(kind, scene, sql):
 
 
 @pytest.mark.parametrize("kind", ONE)
-@pytest.mark.parametrize("code", ["4", "700", "900", "2"])  # the program's end, a crash of the GPU, a capture that forbids the call, no memory
+@pytest.mark.parametrize("code", [pytest.param("4", marks=pytest.mark.slow), "700", pytest.param("900", marks=pytest.mark.slow), pytest.param("2", marks=pytest.mark.slow)])  # the program's end, a crash of the GPU, a capture that forbids the call, no memory
 def test_a_driver_that_fails_during_nccls_operations(code, kind, scene, sql):
     db, _ = scene(kind, "nccl", code)
     rows = sql(db, "SELECT seq, completion, complete, duration < 1 FROM comm_metrics WHERE op = 'all_reduce' ORDER BY seq")

@@ -164,7 +164,7 @@ NAMES = ("loss", "lr", "i", "epoch", "accuracy", "total", "self.loss", "self.lr"
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(c, marks=() if c in ("function", "module", "accumulated", "coroutine") else pytest.mark.slow) for c in CASES])
 def test_each_step_has_its_values(case, kind, build, tmp_path, sql):
     python, why = find_torch(kind)
     if not python:

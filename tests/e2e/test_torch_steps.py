@@ -16,7 +16,8 @@ def steps(build, tmp_path, sql):
     return run
 
 
-QUICK = ["evaluation_of_what_a_wrapper_holds", "a_part_of_the_model_is_evaluated", "a_teacher_that_was_trained", "a_reference_behind_the_policy", "evaluation_of_two_by_bound_methods", "a_teacher_that_is_evaluated", "no_module", "in_hooks", "in_hooks_and_after", "no_autograd", "step_unseen", "policy", "triplet", "targets_of_its_own", "rollouts_of_two", "generation", "without_optimizer_triplet", "forward_in_a_thread", "evaluation", "several_in_a_row", "without_optimizer", "evaluation_amid_accumulation"]
+QUICK = ["a_teacher_that_is_evaluated", "evaluation_of_what_a_wrapper_holds", "no_module", "in_hooks_and_after", "step_unseen",
+         "generation", "forward_in_a_thread", "without_optimizer", "several_in_a_row", "evaluation_amid_accumulation"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
@@ -110,7 +111,7 @@ def test_trainings_in_three_threads_at_once(kind, build, tmp_path, sql):
     assert rows == [(n, "optimizer", 1, 1, 1) for n in range(200)]
 
 
-@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("late", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_trainings_in_threads_in_turn(late, steps, sql):
     """The sums of each step are those of the thread that counted it. join() returns before the thread's destructors have run, which may
     take a while."""
@@ -178,7 +179,7 @@ def test_hooks_on_the_engines_thread_where_backward_is_off(steps, sql, monkeypat
     assert sql(db, "SELECT step, source, forwards, backwards FROM steps WHERE complete ORDER BY timestamp") == [(n, "optimizer", 1, 1) for n in range(20)]
 
 
-@pytest.mark.parametrize("evaluations", [0, 30])
+@pytest.mark.parametrize("evaluations", [pytest.param(0, marks=pytest.mark.slow), 30])
 def test_values_of_a_first_step_of_many_passes(evaluations, build, tmp_path, sql):
     """Values that were read before the first optimizer's step do not get the number of a later step, and do get one."""
     python, why = find_torch("debian")

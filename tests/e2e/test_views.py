@@ -236,7 +236,7 @@ stop.set()
 KNOWN = ["loader_0", "reads the queue, with a long name", "renamed", "spins"]
 
 
-@pytest.mark.pythons(every=True, count=12)
+@pytest.mark.pythons(count=12)
 def test_names_of_threads_recorded(record_until, convert, sql, python):  # noqa: F811
     """Threads have the names that threading gives them; a thread that it did not start has the kernel's name."""
     known = "SELECT count(*) FROM threads WHERE name IN ('%s')" % "', '".join(KNOWN)
@@ -250,7 +250,7 @@ def test_names_of_threads_recorded(record_until, convert, sql, python):  # noqa:
     assert sql(db, "SELECT count(*) FROM backtrace WHERE thread = 'spins' AND func = 'spins'")[0][0] > 0
 
 
-@pytest.mark.pythons(every=True, count=12)
+@pytest.mark.pythons(count=12)
 def test_names_of_threads_live_and_in_a_core(build, run, spawn, python, tmp_path):
     target = spawn([python.path, "-c", NAMES % "time.sleep(600)"], ready="ready")
     names = set()
@@ -307,7 +307,7 @@ FULL = {"Base.plain", "Base.closes", "Base.of_class", "Base.prop", "Base.cached"
         "Base.__call__", "Base.coroutine", "Mixin.mixed", "Derived.plain", "Derived.Inner.deep"}
 
 
-@pytest.mark.pythons(every=True, max=(3, 11))
+@pytest.mark.pythons(max=(3, 11))
 def test_qualified_names(record_until, convert, sql, python):  # noqa: F811
     """A method has the name of the class that defines it, whatever its object is; no other function's name changes."""
     def seen(db):

@@ -75,7 +75,7 @@ def test_what_if_of_a_rank_that_is_recorded_from_later_on(build, run, simulated_
     assert whole > 3 and part == pytest.approx(whole, rel=0.02)
 
 
-@pytest.mark.parametrize("world", [("--no-world",), ()], ids=["no-world", "world"])
+@pytest.mark.parametrize("world", [pytest.param(("--no-world",), id="no-world", marks=pytest.mark.slow), pytest.param((), id="world")])
 def test_what_if_of_messages_with_one_end(build, run, simulated_job, world):
     """One rank has no trace: it passes on what rank 5 sends too late, and is the last in the collectives of its groups for that (1, 3), or it waits for rank 5 through
     others only (0). It would have come earlier. What else held it up is not known, and the answer says so."""
