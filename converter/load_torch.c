@@ -7,11 +7,12 @@
 
 #include "bind.h"
 #include "text.h"
+#include "torch_ends.h"
 #include "torch_pipe.h"
 #include "torch_rows.h"
 #include "torch_tables.h"
 
-enum { FLAG_FAILED = 1, FLAG_AGAIN = 2, FLAG_EVALUATION = 4 };
+enum { FLAG_FAILED = 1, FLAG_AGAIN = 2, FLAG_EVALUATION = 4, FLAG_FOLLOWS = 8 /* began in an earlier file; not stored */ };
 
 struct job {
     struct load *l;
@@ -24,7 +25,9 @@ struct job {
     size_t keep;   /* the block at whose beginning the state is stored; 0: none */
     uint8_t *kept; /* result of torch_state_save() there */
     size_t nkept;
-    int goes_on; /* 1: the trace may grow, and is read completely */
+    struct torch_ends ends;
+    uint64_t began; /* the earliest record's time */
+    int goes_on;    /* 1: the trace may grow, and is read completely */
     /* 1: rows were left out, because there are more than the length of the trace allows */
     int refused;
 };
@@ -74,6 +77,9 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
     }
     if (add_up(j, tc, v, end) != 0)
         return SQLITE_NOMEM;
+    if ((v->flags & FLAG_FOLLOWS || j->ends.at_end) &&
+        torch_ends_call(&j->ends, tc->tid, v, end, (v->flags & FLAG_FOLLOWS) != 0) != 0)
+        return SQLITE_NOMEM;
     if (!has_rows(j->l) || (end && end < j->at.since))
         return torch_rows_leave_out(&j->calls, v->id);
     const struct torch_row row = {
@@ -87,7 +93,7 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
         .call = (int64_t)v->call,
         .parent = v->parent ? v->id - v->parent : 0,
         .depth = v->depth,
-        .flags = v->flags,
+        .flags = v->flags & ~FLAG_FOLLOWS,
         .has_step = (uint8_t)v->has_step,
         .step = (int64_t)v->step,
         .seq = (int64_t)v->seq,
@@ -177,6 +183,8 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
         for (const struct torch_step *p = s; (p = torch_steps_part(p)) != NULL;)
             v.seq += p->seq;
         s->seq += v.stage <= STAGE_BACKWARD;
+        torch_ends_begun(&j->ends, &j->at.steps, s, j->base + j->calls.begun + 1,
+                         v.flags & FLAG_FOLLOWS && v.stage <= STAGE_BACKWARD);
     }
     v.part = part_of(tc, v.stage);
     for (uint32_t i = tc->n; i-- > 0 && tc->open[i].stage != STAGE_PASS;) {
@@ -214,10 +222,13 @@ static struct torch_interval interval_of(const struct torch_open *tc, unsigned k
 }
 
 /* Handles an interval that a record, at its beginning, says is open. If it is not open here too, something was lost in between: closes what
- * differs, and opens it. */
-static int reopen(struct job *j, struct torch_open *tc, uint32_t *at, const struct torch_item *e) {
+ * differs, and opens it. is_first: this is the thread's first record in the trace. */
+static int reopen(struct job *j, struct torch_open *tc, uint32_t *at, const struct torch_item *e,
+                  int is_first) {
     struct torch_interval v = interval_of(tc, (unsigned)e->c, e);
     int rc = SQLITE_OK;
+    v.flags |= is_first ? FLAG_FOLLOWS : 0;
+    j->at.follows |= is_first;
     v.call = e->a;
     v.tid = e->b;
     if (*at < tc->n) {
@@ -239,16 +250,16 @@ static int take_calls(struct job *j, const struct trace_value *v) {
     struct torch_decode d;
     struct torch_item e;
     uint32_t at = 0;
-    int opening = 1, rc = SQLITE_OK;
     if (!tc)
         return SQLITE_NOMEM;
+    int opening = 1, is_first = !j->at.from && !tc->next_call, rc = SQLITE_OK;
     tc->next_call = v[TRACE_torch_calls_call].u;
     tc->beyond = 0;
     torch_decode_start(&d, v[TRACE_torch_calls_ts].u, v[TRACE_torch_calls_events].p,
                        v[TRACE_torch_calls_events].n);
     while (rc == SQLITE_OK && torch_decode_next(&d, &e) > 0) {
         if (e.kind == TORCH_OPEN && opening) {
-            rc = reopen(j, tc, &at, &e);
+            rc = reopen(j, tc, &at, &e, is_first);
             continue;
         }
         for (; opening && tc->n > at && rc == SQLITE_OK;)
@@ -281,6 +292,11 @@ static int take_steps(struct job *j, const struct trace_value *v) {
     struct torch_decode d;
     struct torch_item e;
     int err = 0;
+    if (!j->at.from && (!j->began || v[TRACE_torch_calls_ts].u < j->began)) {
+        j->began = v[TRACE_torch_calls_ts].u;
+        j->at.steps.dropped_number = v[TRACE_torch_calls_step].u;
+        j->at.follows = v[TRACE_torch_calls_step].u > 0 || v[TRACE_torch_calls_call].u > 1;
+    }
     torch_decode_start(&d, v[TRACE_torch_calls_ts].u, v[TRACE_torch_calls_events].p,
                        v[TRACE_torch_calls_events].n);
     while (!err && torch_decode_next(&d, &e) > 0) {
@@ -411,6 +427,11 @@ static uint64_t last_end(const struct job *j, const struct torch_open *tc) {
     return j->at.pass_end > v->ts ? j->at.pass_end : 0;
 }
 
+/* Returns 1 when the process's recording goes on in another file. */
+static int is_rotated(const struct load *l) {
+    return l->meta->end_reason && strcmp(l->meta->end_reason, "rotated") == 0;
+}
+
 /* Makes the rows of the calls that are read now; runs in a thread of its own when they go into a pipe. */
 static int make_calls(void *ctx, struct torch_pipe *pipe) {
     struct job *j = ctx;
@@ -420,6 +441,7 @@ static int make_calls(void *ctx, struct torch_pipe *pipe) {
 
     if (rc == SQLITE_OK)
         rc = each(j, j->at.from, TRACE_torch_calls, keep_point, take_calls);
+    j->ends.at_end = is_rotated(l);
     for (size_t i = 0; i < j->at.nthreads; i++)
         while (rc == SQLITE_OK && j->at.threads[i]->n)
             rc = close_top(j, j->at.threads[i], last_end(j, j->at.threads[i]), 0);
@@ -451,6 +473,7 @@ static int load_calls(struct job *j) {
         rc = SQLITE_NOMEM;
     if (rc != SQLITE_OK || !torch_state_known(&j->at))
         return rc;
+    torch_ends_start(&j->ends, &j->at.steps, from);
     if (l->shared.first)
         rc = torch_tables_forget(l, &j->at);
     if (rc == SQLITE_OK && l->shared.types & VTAB_LAST_CALLS && !from)
@@ -481,12 +504,15 @@ static int load_from(struct load *l, const uint8_t *was, size_t n, int *again) {
     *again = was && (j.at.steps.missed || !j.calls.base);
     if (rc == SQLITE_OK && !*again)
         rc = torch_tables_write(l, &j.at);
+    if (rc == SQLITE_OK && !*again && (j.at.follows || is_rotated(l)))
+        rc = torch_ends_write(l, &j.at, &j.ends);
     if (rc == SQLITE_OK && !*again && j.kept && !j.refused)
         rc = torch_tables_keep(l, j.kept, j.nkept);
 out:
     torch_state_free(&j.at);
     free(j.points);
     free(j.kept);
+    torch_ends_free(&j.ends);
     return rc;
 }
 

@@ -21,7 +21,7 @@
 
 /* What the header of each database holds (PRAGMA application_id, user_version): "PRBD", and the version of its tables and views. */
 #define OUTPUT_APPLICATION_ID 0x50524244
-#define OUTPUT_SCHEMA_VERSION 11
+#define OUTPUT_SCHEMA_VERSION 12
 /* The comment by which output_check() recognizes our pictures and reports; it stands in their first lines. */
 #define OUTPUT_PICTURE_MARK "<!-- probing-flamegraph -->"
 #define OUTPUT_REPORT_MARK  "<!-- probing-report -->"

@@ -318,7 +318,7 @@ uint8_t *torch_state_save(struct torch_state *t, const struct torch_point *p, ui
     struct bytes b = {.cap = 4096, .err = -ENOMEM};
 
     *n = 0;
-    if (kept.n - k > MOST_STEPS || !p->most)
+    if (kept.n - k > MOST_STEPS || !p->most || (t->follows && !(t->steps.dropped + k)))
         return NULL;
     torch_steps_drop(&t->steps, &kept, k);
     while (k + nc < t->steps.n && all[k + nc].begin <= p->most)

@@ -76,6 +76,7 @@ struct torch_state {
     uint64_t from, most; /* most: time of the latest event that is not read again */
     uint64_t since;      /* calls that ended before this time get no rows */
     struct torch_steps steps;
+    int follows; /* 1: the trace goes on from an earlier file of its process; not saved */
     struct torch_open **threads; /* each stays where it is */
     size_t nthreads, threads_cap;
     struct keys tids;   /* key: tid; for threads[id - 1] */
@@ -95,7 +96,8 @@ int torch_state_room(struct torch_open *o);
 void torch_state_none(struct torch_open *o);
 int torch_state_model(struct torch_state *t, uint64_t name);
 struct torch_sum *torch_state_sum(struct torch_state *t, uint64_t name, unsigned stage);
-/* later: time of the earliest event after the point. */
+/* later: time of the earliest event after the point. A trace that goes on from an earlier file has no state to be stored before its first step
+ * and what that file left open have ended, because rows until then change when the two are joined (torch_ends.h). */
 uint8_t *torch_state_save(struct torch_state *t, const struct torch_point *p, uint64_t later,
                           size_t *n);
 int torch_state_restore(struct torch_state *t, const uint8_t *p, size_t n);

@@ -62,14 +62,13 @@ static int by_end(const void *a, const void *b) {
 }
 
 int torch_steps_ready(struct torch_steps *t) {
-    uint64_t begin = t->first, number = 0, least = UINT64_MAX;
+    uint64_t begin = t->first, number = t->dropped_number, least = UINT64_MAX;
     int evaluated = 0; /* 1: there was evaluation between this and the next step */
     unsigned source = TORCH_BY_ROOT;
     if (!t->first)
         return 0;
     if (t->dropped) {
         begin = t->dropped_end;
-        number = t->dropped_number;
         source = (unsigned)t->dropped_source;
     }
     if (t->n)
@@ -142,7 +141,34 @@ struct torch_first torch_steps_first(const struct torch_steps *t) {
         i++;
     /* With only its own passes before it, it began with the program. */
     uint64_t since = !i ? 0 : t->s[0].source == TORCH_WITHIN ? 1 : t->s[i].begin;
+    if (t->dropped_number && t->dropped_number == t->s[i].number)
+        since = 0; /* an earlier file has the first step */
     return (struct torch_first){t->s[i].number, since, t->s[i].end};
+}
+
+struct torch_step torch_steps_whole(const struct torch_step *s) {
+    struct torch_step whole = *s;
+
+    for (const struct torch_step *p = s; (p = torch_steps_part(p)) != NULL;) {
+        whole.begin -= p->end - p->begin;
+        whole.seq += p->seq;
+        for (int k = 0; k < TORCH_PARTS; k++) {
+            whole.ns[k] += p->ns[k];
+            whole.count[k] += p->count[k];
+        }
+    }
+    return whole;
+}
+
+size_t torch_steps_front(const struct torch_steps *t) {
+    size_t i = 0;
+
+    while (i + 1 < t->n && t->s[i].source == TORCH_WITHIN)
+        i++;
+    if (t->s[i].source == TORCH_PART)
+        while (i + 1 < t->n && !torch_steps_is(&t->s[i]))
+            i++;
+    return i;
 }
 
 void torch_steps_drop(const struct torch_steps *t, struct torch_steps *kept, size_t n) {

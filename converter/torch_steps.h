@@ -51,6 +51,8 @@ struct torch_steps {
     uint64_t dropped_root;
     uint64_t dropped_end, dropped_number,
         dropped_source; /* end of the last of them; number and source that s[0] gets when no event tells */
+    /* With none dropped, dropped_number is the number of the step that was in progress when the trace began, which is not 0 where
+     * the trace goes on from an earlier file. */
     struct torch_first {
         uint64_t number, since,
             until; /* since 0: no other number was announced before it; until 0: it has not ended */
@@ -77,6 +79,10 @@ int torch_steps_ready(struct torch_steps *t);
 struct torch_step *torch_steps_at(struct torch_steps *t, uint64_t ts);
 /* Returns the first interval that is a step. There is one once torch_steps_ready() has run, unless there are no steps at all. */
 struct torch_first torch_steps_first(const struct torch_steps *t);
+/* Returns the step with its parts added; what interrupted it is taken from its beginning, so that the duration leads to the end. */
+struct torch_step torch_steps_whole(const struct torch_step *s);
+/* Returns the index of the step or evaluation that s[0] is, or is a part of. There must be one: torch_steps_ready() has run. */
+size_t torch_steps_front(const struct torch_steps *t);
 void torch_steps_drop(const struct torch_steps *t, struct torch_steps *kept, size_t n);
 void torch_steps_free(struct torch_steps *t);
 

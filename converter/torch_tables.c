@@ -30,28 +30,13 @@ static int write_sums(struct load *l, const struct torch_state *t) {
     return rc;
 }
 
-/* Returns the step with its parts added; what interrupted it is taken from its beginning, so that the duration leads to the end. */
-static struct torch_step with_parts(const struct torch_step *s) {
-    struct torch_step whole = *s;
-
-    for (const struct torch_step *p = s; (p = torch_steps_part(p)) != NULL;) {
-        whole.begin -= p->end - p->begin;
-        whole.seq += p->seq;
-        for (int k = 0; k < TORCH_PARTS; k++) {
-            whole.ns[k] += p->ns[k];
-            whole.count[k] += p->count[k];
-        }
-    }
-    return whole;
-}
-
 static int write_steps(struct load *l, const struct torch_state *t) {
     sqlite3_stmt *st;
     struct clock_map *c = &l->meta->clock;
     int rc = sqlite3_prepare_v2(l->db, "INSERT INTO torch_step VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)",
                                 -1, &st, NULL);
     for (size_t i = 0; rc == SQLITE_OK && i < t->steps.n; i++) {
-        const struct torch_step whole = with_parts(&t->steps.s[i]), *s = &whole;
+        const struct torch_step whole = torch_steps_whole(&t->steps.s[i]), *s = &whole;
         if ((!s->end && !s->seq && !s->ns[TORCH_DATA]) || s->source == TORCH_WITHIN ||
             s->source == TORCH_PART)
             continue; /* nothing came after the last end, or it is part of the next step */
@@ -105,9 +90,11 @@ static int correct_numbers(struct load *l, const struct torch_state *t) {
 int torch_tables_forget(struct load *l, const struct torch_state *t) {
     int64_t last = t->base | 0xffffffffff;
     char *sql = sqlite3_mprintf("DELETE FROM torch_call WHERE id BETWEEN %lld AND %lld;"
-                                "DELETE FROM torch_step WHERE id BETWEEN %lld AND %lld;",
+                                "DELETE FROM torch_step WHERE id BETWEEN %lld AND %lld;"
+                                "DELETE FROM torch_open WHERE id BETWEEN %lld AND %lld;",
                                 t->base + t->begun + 1, last,
-                                t->base + (int64_t)t->steps.dropped + 1, last);
+                                t->base + (int64_t)t->steps.dropped + 1, last,
+                                t->base + t->begun + 1, last);
     int rc = sql ? sqlite3_exec(l->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 
     sqlite3_free(sql);
@@ -202,6 +189,8 @@ int torch_tables_number(struct load *l) {
             continue;
         trace_rows_start(&rows, &data.h, data.data);
         while (!err && trace_rows_next(&rows, 1ull << TRACE_torch_calls, v) > 0) {
+            if (!t.steps.first)
+                t.steps.dropped_number = v[TRACE_torch_calls_step].u;
             torch_decode_start(&d, v[TRACE_torch_calls_ts].u, v[TRACE_torch_calls_events].p,
                                v[TRACE_torch_calls_events].n);
             while (!err && torch_decode_next(&d, &e) > 0) {

@@ -39,7 +39,8 @@ CREATE TABLE trace_file(
   job TEXT,                  -- as the launcher names it: elastic:ID, mpi:ID, slurm:JOB[.STEP]; NULL: none
   recording TEXT,            -- identifies the recording whatever its file is called: boot, process, start time; prefixed with 'part ' when not all of it was converted
   clock_group INTEGER,       -- times of traces in the same group may be compared (table clock_boot); NULL: not known
-  attempt INTEGER NOT NULL   -- 0; when a launcher starts ranks again, the number of this start: 0, 1, ... (90_after_load.sql, part sums)
+  attempt INTEGER NOT NULL,  -- 0; when a launcher starts ranks again, the number of this start: 0, 1, ... (90_after_load.sql, part sums)
+  program INTEGER            -- the id of one of the traces that are the files of one program (rotation), the same in all of them; NULL: the trace is alone
 );
 
 -- The boots of the machines that the traces were recorded on, and how the time of each was determined. All traces of one boot share one clock. method:

@@ -38,8 +38,33 @@ CREATE TABLE torch_memory( -- at its end; bytes in torch's allocator
   device INTEGER NOT NULL, allocated INTEGER NOT NULL, max_allocated INTEGER NOT NULL, reserved INTEGER NOT NULL,
   PRIMARY KEY(thread, call, stage, ts)
 ) WITHOUT ROWID;
+-- Where a recording goes on in another file (rotation), what the two files have of one step and of one call is joined when all rows are there (90_after_load.sql,
+-- part segments). These tables have what each trace had by itself, so that its neighbours may come later or be read again.
+-- The calls that had begun in an earlier file (begun) or were open at the end (open), by the ids of their rows in torch_call. inner: ns in calls inside that ended
+-- in this file; duration: NULL, or how long it was at least.
+CREATE TABLE torch_open(
+  id INTEGER PRIMARY KEY, tid INTEGER NOT NULL, stage INTEGER NOT NULL, module INTEGER NOT NULL, call INTEGER, call_tid INTEGER NOT NULL, ts INTEGER NOT NULL,
+  step INTEGER, seq INTEGER NOT NULL, flags INTEGER NOT NULL, inner INTEGER NOT NULL, duration INTEGER, begun INTEGER NOT NULL, open INTEGER NOT NULL
+);
+CREATE INDEX torch_open_ts ON torch_open(ts);
+-- The first (last 0) and the last step or evaluation of a trace, with the columns of torch_step.
+CREATE TABLE torch_edge(
+  trace INTEGER NOT NULL, last INTEGER NOT NULL,
+  row INTEGER NOT NULL,    -- id in torch_step
+  ts INTEGER NOT NULL, since INTEGER NOT NULL, -- ts, and where what lies at that end of the trace begins, which evaluation may separate from the rest of the step
+  number INTEGER NOT NULL, start INTEGER NOT NULL, -- start: number of the step in progress when the trace began
+  source INTEGER NOT NULL, forward INTEGER NOT NULL, backward INTEGER NOT NULL, optimizer INTEGER NOT NULL, data INTEGER NOT NULL,
+  forwards INTEGER NOT NULL, backwards INTEGER NOT NULL, optimizers INTEGER NOT NULL, seq INTEGER NOT NULL, -- seq: number of its calls
+  call INTEGER NOT NULL,   -- id of its call next to the middle of the trace, 0: it has none
+  again INTEGER NOT NULL,  -- how many of its calls had begun in an earlier file
+  only INTEGER NOT NULL,   -- 1: it is both the first and the last
+  shown INTEGER NOT NULL,  -- 0: it is not in the time that was asked for
+  duration INTEGER, told INTEGER,
+  moved INTEGER NOT NULL,  -- what was added to seq of its calls
+  PRIMARY KEY(trace, last)
+) WITHOUT ROWID;
 -- Sums of calls by module and stage (0, 1); self_ns: without the modules inside. timed: number of calls whose end was seen. cuda: of the calls that were
--- chosen.
+-- chosen. Rows with no or a negative number of calls correct those of calls that two files have.
 CREATE TABLE torch_module_total(
   trace INTEGER NOT NULL, module INTEGER NOT NULL, stage INTEGER NOT NULL, calls INTEGER NOT NULL, timed INTEGER NOT NULL,
   ns INTEGER NOT NULL, self_ns INTEGER NOT NULL, longest INTEGER NOT NULL, cuda_calls INTEGER NOT NULL, cuda_ns INTEGER NOT NULL

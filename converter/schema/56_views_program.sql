@@ -39,10 +39,10 @@ SELECT max(timestamp) AS timestamp,
   max(CASE WHEN name IN ('acc', 'acc1', 'accuracy', 'top1', 'train_acc', 'self.acc', 'self.accuracy') THEN value END) AS accuracy,
   max(CASE WHEN name IN ('lr', 'learning_rate', 'self.lr', 'self.learning_rate') THEN value END) AS lr,
   json_group_object(name, CASE value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999') ELSE value END) AS data,
-  trace_id, pid, rank
-FROM (SELECT trace_id, pid, rank, step, name, value, max(timestamp) AS timestamp FROM variables
-      WHERE step IS NOT NULL GROUP BY trace_id, step, name) -- the latest value of each
-GROUP BY trace_id, step;
+  max(trace_id) AS trace_id, pid, rank
+FROM (SELECT coalesce(t.program, t.id) AS program, v.trace_id, v.pid, v.rank, v.step, v.name, v.value, max(v.timestamp) AS timestamp
+      FROM variables v JOIN trace_file t ON t.id = v.trace_id WHERE v.step IS NOT NULL GROUP BY 1, v.step, v.name) -- the latest value of each
+GROUP BY program, step;
 
 -- What triggered the agent. stacks: number of threads whose stacks were taken then (view trigger_stacks). kind 'killed': the process was killed before it could
 -- record anything (SIGKILL: by the kernel when out of memory, or by a scheduler); its timestamp is the last moment that was recorded, and it has no stacks.

@@ -57,7 +57,7 @@ FROM trace_file t JOIN torch_step s ON s.id BETWEEN t.first_id AND t.last_id;
 -- Modules by their cost. self: the time not spent in modules inside. cuda_mean: seconds of GPU time, averaged over cuda_calls calls.
 CREATE VIEW torch_modules AS
 SELECT m.name AS module, CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage, sum(c.calls) AS calls,
-  sum(CASE WHEN c.timed THEN c.ns END) / 1e9 AS seconds, sum(CASE WHEN c.timed THEN c.self_ns END) / 1e9 AS self_seconds,
+  CASE WHEN sum(c.timed) THEN sum(c.ns) / 1e9 END AS seconds, CASE WHEN sum(c.timed) THEN sum(c.self_ns) / 1e9 END AS self_seconds,
   1.0 * sum(c.ns) / nullif(sum(c.timed), 0) / 1e9 AS mean, max(CASE WHEN c.timed THEN c.longest END) / 1e9 AS longest, m.type, t.rank,
   t.id AS trace_id, t.pid, sum(c.cuda_calls) AS cuda_calls, 1.0 * sum(c.cuda_ns) / nullif(sum(c.cuda_calls), 0) / 1e9 AS cuda_mean
 FROM trace_file t CROSS JOIN torch_module_total c ON c.trace = t.id CROSS JOIN torch_module m ON m.id = c.module

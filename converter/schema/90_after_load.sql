@@ -69,18 +69,29 @@ UPDATE trace_file AS f SET run = p.run, attempt = p.attempt FROM temp.known_plac
 
 --@ segments
 -- Skipped when no process has gone on in another file.
--- An operation that was in flight at the end of a file stands in it as incomplete, and in the next one as what became of it: the latter counts. The process may
--- have become another program by exec, which counts its operations anew, hence the times.
-DELETE FROM comm AS c WHERE c.flags & 1 AND EXISTS (
-  SELECT 1 FROM trace_file t JOIN trace_file n ON n.pid = t.pid AND n.boot_id IS t.boot_id AND n.process_ts = t.process_ts AND n.id <> t.id
-  JOIN comm d ON d.id = (n.id << 40) + (c.id & 0xffffffffff)
-  WHERE t.id = c.id >> 40 AND NOT d.flags & 1 AND abs(d.ts - c.ts) < 1000000 AND d.pg IS c.pg AND d.seq IS c.seq AND d.op IS c.op);
-
--- A span that was open at the end of a file is ended in a later one of the process, and what lies in it refers to it from there, by its number. (The process may
--- have become another program, which numbers its spans anew: of several with that number it is the last.)
-CREATE TABLE later_file AS SELECT n.id AS trace, t.id AS before FROM trace_file t
-JOIN trace_file n ON n.pid = t.pid AND n.boot_id IS t.boot_id AND n.process_ts = t.process_ts AND n.start_ts > t.start_ts WHERE t.end_reason = 'rotated';
+-- The files of one program, in their order. A process that becomes another program by exec counts everything anew, so that one has files of its own.
+CREATE TABLE program_file AS SELECT id AS trace, min(id) OVER (PARTITION BY boot_id, pid, process_ts, execs) AS program,
+  row_number() OVER (PARTITION BY boot_id, pid, process_ts, execs ORDER BY start_ts) AS nth
+FROM (SELECT *, coalesce(sum(end_reason IS NOT 'rotated') OVER (PARTITION BY boot_id, pid, process_ts ORDER BY start_ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS execs
+  FROM trace_file WHERE pid IS NOT NULL AND process_ts IS NOT NULL);
+CREATE INDEX program_file_trace ON program_file(trace);
+CREATE INDEX program_file_program ON program_file(program, nth);
+CREATE TABLE later_file AS SELECT n.trace, t.trace AS before, t.nth FROM program_file t JOIN program_file n ON n.program = t.program AND n.nth > t.nth;
 CREATE INDEX later_file_trace ON later_file(trace);
+CREATE INDEX later_file_before ON later_file(before);
+UPDATE trace_file AS t SET program = p.program FROM program_file p WHERE p.trace = t.id;
+
+-- An operation that was in flight at the end of a file stands in it as incomplete, and in a later one as what became of it: the latter counts.
+DELETE FROM comm AS c WHERE c.flags & 1 AND EXISTS (
+  SELECT 1 FROM later_file l JOIN comm d ON d.id = (l.trace << 40) + (c.id & 0xffffffffff)
+  WHERE l.before = c.id >> 40 AND d.pg IS c.pg AND d.seq IS c.seq AND d.op IS c.op);
+
+-- Likewise a trigger of which a later file says more; the stacks are those of its time, in whichever file.
+DELETE FROM trigger_event AS e WHERE EXISTS (
+  SELECT 1 FROM later_file l JOIN trigger_event d ON d.id = (l.trace << 40) + (e.id & 0xffffffffff)
+  WHERE l.before = e.id >> 40 AND d.kind IS e.kind AND d.ts = e.ts);
+
+-- A span that was open at the end of a file is ended in a later one, and what lies in it refers to it from there, by its number; and so do an event's values.
 INSERT OR IGNORE INTO span_end SELECT s.id, e.ts, e.flags FROM span_end e JOIN span s ON s.id = (
   SELECT o.id FROM later_file l JOIN span o ON o.id = (l.before << 40) + (e.id & 0xffffffffff)
   WHERE l.trace = e.id >> 40 AND o.ts <= e.ts ORDER BY o.ts DESC LIMIT 1)
@@ -91,7 +102,76 @@ WHERE parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM span o WHERE o.id = c.par
 UPDATE event AS c SET span = coalesce((SELECT o.id FROM later_file l JOIN span o ON o.id = (l.before << 40) + (c.span & 0xffffffffff)
   WHERE l.trace = c.id >> 40 AND o.ts <= c.ts ORDER BY o.ts DESC LIMIT 1), span)
 WHERE span IS NOT NULL AND NOT EXISTS (SELECT 1 FROM span o WHERE o.id = c.span);
+UPDATE event_value AS v SET event = coalesce((SELECT o.id FROM later_file l JOIN event o ON o.id = (l.before << 40) + (v.event & 0xffffffffff)
+  WHERE l.trace = v.id >> 40 LIMIT 1), event)
+WHERE NOT EXISTS (SELECT 1 FROM event o WHERE o.id = v.event);
+
+-- A step that was in progress at the end of a file has its row in the file in which it ended, or else in the last one.
+CREATE TABLE goes_on AS SELECT f.trace, f.before FROM (
+  SELECT p.trace, (SELECT b.trace FROM program_file b JOIN torch_edge l ON l.trace = b.trace AND l.last = 1
+    WHERE b.program = p.program AND b.nth < p.nth ORDER BY b.nth DESC LIMIT 1) AS before
+  FROM program_file p WHERE p.nth > 1) f
+JOIN torch_edge e ON e.trace = f.trace AND e.last = 0 JOIN torch_edge l ON l.trace = f.before AND l.last = 1 WHERE l.number IN (e.number, e.start);
+CREATE TABLE whole_step AS WITH RECURSIVE w(trace, row, ts, forward, backward, optimizer, data, forwards, backwards, optimizers, seq, moved, number, source, shown) AS (
+  SELECT g.trace, e.row, e.ts - e.since + l.ts, e.forward + l.forward, e.backward + l.backward, e.optimizer + l.optimizer, e.data + l.data,
+    e.forwards + l.forwards, e.backwards + l.backwards, e.optimizers + l.optimizers, e.seq + l.seq - e.again, l.seq - e.again,
+    iif(e.duration IS NULL, l.number, e.number), iif(e.duration IS NULL, l.source, e.source), max(e.shown, l.shown)
+  FROM goes_on g JOIN torch_edge e ON e.trace = g.trace AND e.last = 0 JOIN torch_edge l ON l.trace = g.before AND l.last = 1
+  WHERE NOT (l.only AND g.before IN (SELECT trace FROM goes_on))
+  UNION ALL
+  SELECT g.trace, e.row, e.ts - e.since + w.ts, e.forward + w.forward, e.backward + w.backward, e.optimizer + w.optimizer, e.data + w.data,
+    e.forwards + w.forwards, e.backwards + w.backwards, e.optimizers + w.optimizers, e.seq + w.seq - e.again, w.seq - e.again,
+    iif(e.duration IS NULL, w.number, e.number), iif(e.duration IS NULL, w.source, e.source), max(e.shown, w.shown)
+  FROM w JOIN goes_on g ON g.before = w.trace JOIN torch_edge l ON l.trace = g.before AND l.last = 1 AND l.only
+  JOIN torch_edge e ON e.trace = g.trace AND e.last = 0)
+SELECT * FROM w;
+INSERT OR REPLACE INTO torch_step SELECT w.row, w.ts, e.ts + e.duration - w.ts, w.number, w.source, max(w.forward, 0), max(w.backward, 0), max(w.optimizer, 0),
+  max(w.data, 0), w.forwards, w.backwards, w.optimizers, e.told
+FROM whole_step w JOIN torch_edge e ON e.trace = w.trace AND e.last = 0 WHERE w.shown AND (e.duration IS NOT NULL OR w.seq OR w.data > 0);
+DELETE FROM torch_step WHERE id IN (SELECT l.row FROM goes_on g JOIN torch_edge l ON l.trace = g.before AND l.last = 1);
+
+-- The calls of such a step are numbered on, and when it turns out to be evaluation they belong to no step.
+CREATE TABLE more_calls AS SELECT w.trace << 40 AS first, e.call AS last, e.ts + e.duration AS until, w.moved - e.moved AS more
+FROM whole_step w JOIN torch_edge e ON e.trace = w.trace AND e.last = 0 WHERE w.moved <> e.moved;
+UPDATE torch_call AS c SET seq = c.seq + m.more FROM more_calls m
+WHERE c.id BETWEEN m.first AND m.last AND (m.until IS NULL OR c.ts < m.until) AND NOT EXISTS (SELECT 1 FROM torch_open o WHERE o.id = c.id AND o.begun);
+UPDATE torch_open AS c SET seq = c.seq + m.more FROM more_calls m
+WHERE c.id BETWEEN m.first AND m.last AND (m.until IS NULL OR c.ts < m.until) AND NOT c.begun;
+UPDATE torch_edge AS e SET moved = w.moved FROM whole_step w WHERE w.trace = e.trace AND e.last = 0;
+DROP TABLE more_calls;
+CREATE TABLE other_step AS WITH RECURSIVE f(before, trace) AS (
+  SELECT before, trace FROM goes_on
+  UNION ALL SELECT f.before, g.trace FROM f JOIN torch_edge l ON l.trace = f.trace AND l.last = 1 AND l.only JOIN goes_on g ON g.before = f.trace)
+SELECT l.call AS first, l.trace << 40 | 0xffffffffff AS last, l.since, iif(e.source = 3, NULL, e.number) AS step, iif(e.source = 3, 4, 0) AS flag
+FROM f JOIN torch_edge l ON l.trace = f.before AND l.last = 1 JOIN torch_edge e ON e.trace = f.trace AND e.last = 0
+WHERE l.call AND e.duration IS NOT NULL AND (e.source = 3 OR e.number <> l.number);
+UPDATE torch_call AS c SET step = o.step, flags = c.flags | o.flag FROM other_step o WHERE c.id BETWEEN o.first AND o.last AND c.ts >= o.since;
+UPDATE torch_open AS c SET step = o.step, flags = c.flags | o.flag FROM other_step o WHERE c.id BETWEEN o.first AND o.last AND c.ts >= o.since AND NOT c.begun;
+DROP TABLE other_step;
+DROP TABLE goes_on;
+DROP TABLE whole_step;
+
+-- So has a call that was open there: its row is the last one, with what the first one says of its beginning, and what lies in it refers to that row.
+CREATE TABLE same_call AS SELECT p.id, o.id AS was, l.nth, o.inner, o.duration, o.module, o.stage, o.step, o.seq, o.flags
+FROM torch_open p JOIN torch_open o ON o.ts BETWEEN p.ts - 1000 AND p.ts + 1000 AND o.open AND o.tid = p.tid AND o.stage = p.stage AND o.module = p.module
+  AND o.call IS p.call AND o.call_tid = p.call_tid
+JOIN later_file l ON l.trace = p.id >> 40 AND l.before = o.id >> 40 WHERE p.begun;
+CREATE INDEX same_call_was ON same_call(was);
+DELETE FROM same_call WHERE id IN (SELECT was FROM same_call);
+CREATE INDEX same_call_id ON same_call(id, nth);
+UPDATE torch_call AS c SET step = s.step, seq = s.seq, flags = c.flags & ~4 | s.flags
+FROM (SELECT id, min(nth), step, seq, flags FROM same_call GROUP BY id) s WHERE c.id = s.id;
+UPDATE torch_call AS c SET parent = c.id - s.id FROM same_call s WHERE c.id BETWEEN s.was + 1 AND s.was | 0xffffffffff
+  AND c.parent IS NOT NULL AND c.id - c.parent IN (SELECT o.was FROM same_call o WHERE o.id = s.id);
+DELETE FROM torch_call WHERE id IN (SELECT was FROM same_call);
+DELETE FROM torch_module_total WHERE calls <= 0;
+INSERT INTO torch_module_total SELECT was >> 40, (was >> 40 << 40) + module, stage, -1, -(duration IS NOT NULL), -coalesce(duration, 0),
+  -coalesce(duration - inner, 0), 0, 0, 0 FROM same_call WHERE stage < 2;
+INSERT INTO torch_module_total SELECT s.id >> 40, (s.id >> 40 << 40) + s.module, s.stage, 0, 0, 0, -sum(s.inner), 0, 0, 0
+FROM same_call s JOIN torch_open p ON p.id = s.id WHERE s.stage < 2 AND (NOT p.open OR p.duration IS NOT NULL) GROUP BY s.id;
+DROP TABLE same_call;
 DROP TABLE later_file;
+DROP TABLE program_file;
 
 --@ functions
 -- Skipped when the sums were made as the rows came (queue.h). For a single trace they are those of that trace, and not stored twice.
@@ -114,7 +194,7 @@ UPDATE torch_module_total AS u SET cuda_calls = g.n, cuda_ns = g.ns FROM (
   FROM (SELECT 1 FROM torch_cuda LIMIT 1) CROSS JOIN torch_call c -- if it is empty, no call is looked at
   CROSS JOIN torch_cuda g ON g.thread = (c.id >> 40 << 40) + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts
   WHERE c.stage < 2 GROUP BY 1, 2, 3) g
-WHERE u.trace = g.trace AND u.module = g.module AND u.stage = g.stage;
+WHERE u.trace = g.trace AND u.module = g.module AND u.stage = g.stage AND u.calls > 0;
 
 --@ indexes
 -- Skipped when rows are added to a live question's database that has the indexes already, or has few rows (tables.c).
