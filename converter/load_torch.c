@@ -12,7 +12,12 @@
 #include "torch_rows.h"
 #include "torch_tables.h"
 
-enum { FLAG_FAILED = 1, FLAG_AGAIN = 2, FLAG_EVALUATION = 4, FLAG_FOLLOWS = 8 /* began in an earlier file; not stored */ };
+enum {
+    FLAG_FAILED = 1,
+    FLAG_AGAIN = 2,
+    FLAG_EVALUATION = 4,
+    FLAG_FOLLOWS = 8 /* began in an earlier file; not stored */
+};
 
 struct job {
     struct load *l;
@@ -26,8 +31,7 @@ struct job {
     uint8_t *kept; /* result of torch_state_save() there */
     size_t nkept;
     struct torch_ends ends;
-    uint64_t began; /* the earliest record's time */
-    int goes_on;    /* 1: the trace may grow, and is read completely */
+    int goes_on; /* 1: the trace may grow, and is read completely */
     /* 1: rows were left out, because there are more than the length of the trace allows */
     int refused;
 };
@@ -182,9 +186,8 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
         v.seq = s->seq;
         for (const struct torch_step *p = s; (p = torch_steps_part(p)) != NULL;)
             v.seq += p->seq;
-        s->seq += v.stage <= STAGE_BACKWARD;
-        torch_ends_begun(&j->ends, &j->at.steps, s, j->base + j->calls.begun + 1,
-                         v.flags & FLAG_FOLLOWS && v.stage <= STAGE_BACKWARD);
+        s->seq += v.stage <= STAGE_BACKWARD && !(v.flags & FLAG_FOLLOWS);
+        torch_ends_begun(&j->ends, &j->at.steps, s, j->base + j->calls.begun + 1);
     }
     v.part = part_of(tc, v.stage);
     for (uint32_t i = tc->n; i-- > 0 && tc->open[i].stage != STAGE_PASS;) {
@@ -292,10 +295,12 @@ static int take_steps(struct job *j, const struct trace_value *v) {
     struct torch_decode d;
     struct torch_item e;
     int err = 0;
-    if (!j->at.from && (!j->began || v[TRACE_torch_calls_ts].u < j->began)) {
-        j->began = v[TRACE_torch_calls_ts].u;
-        j->at.steps.dropped_number = v[TRACE_torch_calls_step].u;
-        j->at.follows = v[TRACE_torch_calls_step].u > 0 || v[TRACE_torch_calls_call].u > 1;
+    if (!j->at.from && !j->at.steps.n) {
+        /* A thread that was blocked meanwhile may come with an old record. */
+        if (v[TRACE_torch_calls_step].u > j->at.steps.dropped_number)
+            j->at.steps.dropped_number = v[TRACE_torch_calls_step].u;
+        j->at.follows |= v[TRACE_torch_calls_step].u > 0 ||
+                         (!j->at.steps.first && v[TRACE_torch_calls_call].u > 1);
     }
     torch_decode_start(&d, v[TRACE_torch_calls_ts].u, v[TRACE_torch_calls_events].p,
                        v[TRACE_torch_calls_events].n);

@@ -13,13 +13,11 @@ void torch_ends_start(struct torch_ends *e, const struct torch_steps *s, size_t 
 }
 
 void torch_ends_begun(struct torch_ends *e, const struct torch_steps *all,
-                      const struct torch_step *s, int64_t id, int again) {
+                      const struct torch_step *s, int64_t id) {
     size_t i = (size_t)(s - all->s);
 
-    if (e->all && i <= e->front) {
+    if (e->all && i <= e->front)
         e->front_last = id;
-        e->again += again;
-    }
     if (i + 1 == all->n && !e->last_first)
         e->last_first = id;
 }
@@ -96,14 +94,13 @@ static int write_edge(struct load *l, const struct torch_state *t, const struct 
                          (int64_t)s.count[TORCH_OPTIMIZER],
                          (int64_t)s.seq,
                          last ? e->last_first : e->front_last,
-                         e->again,
                          i == all->n - 1 && i == e->front && e->all,
                          !hidden,
                          (int64_t)(s.end - s.begin),
                          s.told ? clock_utc(c, s.told) : 0};
 
-    for (int k = 0; k < 22; k++)
-        if ((k == 20 && !s.end) || (k == 21 && !s.told))
+    for (int k = 0; k < 21; k++)
+        if ((k == 19 && !s.end) || (k == 20 && !s.told))
             sqlite3_bind_null(st, k + 1);
         else
             sqlite3_bind_int64(st, k + 1, v[k]);
@@ -118,7 +115,7 @@ int torch_ends_write(struct load *l, const struct torch_state *t, const struct t
         return rc;
     rc = sqlite3_prepare_v2(
         l->db,
-        "INSERT OR REPLACE INTO torch_edge VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,0)",
+        "INSERT OR REPLACE INTO torch_edge VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,0)",
         -1, &st, NULL);
     if (rc == SQLITE_OK && e->all)
         rc = write_edge(l, t, e, st, 0);

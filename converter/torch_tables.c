@@ -89,12 +89,12 @@ static int correct_numbers(struct load *l, const struct torch_state *t) {
 /* Deletes rows of the previous conversion whose records are read again now. */
 int torch_tables_forget(struct load *l, const struct torch_state *t) {
     int64_t last = t->base | 0xffffffffff;
-    char *sql = sqlite3_mprintf("DELETE FROM torch_call WHERE id BETWEEN %lld AND %lld;"
-                                "DELETE FROM torch_step WHERE id BETWEEN %lld AND %lld;"
-                                "DELETE FROM torch_open WHERE id BETWEEN %lld AND %lld;",
-                                t->base + t->begun + 1, last,
-                                t->base + (int64_t)t->steps.dropped + 1, last,
-                                t->base + t->begun + 1, last);
+    char *sql =
+        sqlite3_mprintf("DELETE FROM torch_call WHERE id BETWEEN %lld AND %lld;"
+                        "DELETE FROM torch_step WHERE id BETWEEN %lld AND %lld;"
+                        "DELETE FROM torch_open WHERE id BETWEEN %lld AND %lld;",
+                        t->base + t->begun + 1, last, t->base + (int64_t)t->steps.dropped + 1, last,
+                        t->base + t->begun + 1, last);
     int rc = sql ? sqlite3_exec(l->db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
 
     sqlite3_free(sql);
@@ -189,7 +189,7 @@ int torch_tables_number(struct load *l) {
             continue;
         trace_rows_start(&rows, &data.h, data.data);
         while (!err && trace_rows_next(&rows, 1ull << TRACE_torch_calls, v) > 0) {
-            if (!t.steps.first)
+            if (!t.steps.n && v[TRACE_torch_calls_step].u > t.steps.dropped_number)
                 t.steps.dropped_number = v[TRACE_torch_calls_step].u;
             torch_decode_start(&d, v[TRACE_torch_calls_ts].u, v[TRACE_torch_calls_events].p,
                                v[TRACE_torch_calls_events].n);

@@ -54,9 +54,8 @@ CREATE TABLE torch_edge(
   ts INTEGER NOT NULL, since INTEGER NOT NULL, -- ts, and where what lies at that end of the trace begins, which evaluation may separate from the rest of the step
   number INTEGER NOT NULL, start INTEGER NOT NULL, -- start: number of the step in progress when the trace began
   source INTEGER NOT NULL, forward INTEGER NOT NULL, backward INTEGER NOT NULL, optimizer INTEGER NOT NULL, data INTEGER NOT NULL,
-  forwards INTEGER NOT NULL, backwards INTEGER NOT NULL, optimizers INTEGER NOT NULL, seq INTEGER NOT NULL, -- seq: number of its calls
+  forwards INTEGER NOT NULL, backwards INTEGER NOT NULL, optimizers INTEGER NOT NULL, seq INTEGER NOT NULL, -- seq: number of its calls that began here
   call INTEGER NOT NULL,   -- id of its call next to the middle of the trace, 0: it has none
-  again INTEGER NOT NULL,  -- how many of its calls had begun in an earlier file
   only INTEGER NOT NULL,   -- 1: it is both the first and the last
   shown INTEGER NOT NULL,  -- 0: it is not in the time that was asked for
   duration INTEGER, told INTEGER,

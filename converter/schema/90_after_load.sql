@@ -71,9 +71,10 @@ UPDATE trace_file AS f SET run = p.run, attempt = p.attempt FROM temp.known_plac
 -- Skipped when no process has gone on in another file.
 -- The files of one program, in their order. A process that becomes another program by exec counts everything anew, so that one has files of its own.
 CREATE TABLE program_file AS SELECT id AS trace, min(id) OVER (PARTITION BY boot_id, pid, process_ts, execs) AS program,
-  row_number() OVER (PARTITION BY boot_id, pid, process_ts, execs ORDER BY start_ts) AS nth
-FROM (SELECT *, coalesce(sum(end_reason IS NOT 'rotated') OVER (PARTITION BY boot_id, pid, process_ts ORDER BY start_ts ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS execs
-  FROM trace_file WHERE pid IS NOT NULL AND process_ts IS NOT NULL);
+  row_number() OVER (PARTITION BY boot_id, pid, process_ts, execs ORDER BY began) AS nth
+FROM (SELECT *, coalesce(sum(end_reason IS NOT 'rotated') OVER (PARTITION BY boot_id, pid, process_ts ORDER BY began ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS execs
+  FROM (SELECT *, coalesce((SELECT min(p.ts) FROM process_info p WHERE p.id BETWEEN first_id AND last_id), start_ts) AS began -- a blocked thread may come with an old record
+    FROM trace_file WHERE pid IS NOT NULL AND process_ts IS NOT NULL));
 CREATE INDEX program_file_trace ON program_file(trace);
 CREATE INDEX program_file_program ON program_file(program, nth);
 CREATE TABLE later_file AS SELECT n.trace, t.trace AS before, t.nth FROM program_file t JOIN program_file n ON n.program = t.program AND n.nth > t.nth;
@@ -114,13 +115,13 @@ CREATE TABLE goes_on AS SELECT f.trace, f.before FROM (
 JOIN torch_edge e ON e.trace = f.trace AND e.last = 0 JOIN torch_edge l ON l.trace = f.before AND l.last = 1 WHERE l.number IN (e.number, e.start);
 CREATE TABLE whole_step AS WITH RECURSIVE w(trace, row, ts, forward, backward, optimizer, data, forwards, backwards, optimizers, seq, moved, number, source, shown) AS (
   SELECT g.trace, e.row, e.ts - e.since + l.ts, e.forward + l.forward, e.backward + l.backward, e.optimizer + l.optimizer, e.data + l.data,
-    e.forwards + l.forwards, e.backwards + l.backwards, e.optimizers + l.optimizers, e.seq + l.seq - e.again, l.seq - e.again,
+    e.forwards + l.forwards, e.backwards + l.backwards, e.optimizers + l.optimizers, e.seq + l.seq, l.seq,
     iif(e.duration IS NULL, l.number, e.number), iif(e.duration IS NULL, l.source, e.source), max(e.shown, l.shown)
   FROM goes_on g JOIN torch_edge e ON e.trace = g.trace AND e.last = 0 JOIN torch_edge l ON l.trace = g.before AND l.last = 1
   WHERE NOT (l.only AND g.before IN (SELECT trace FROM goes_on))
   UNION ALL
   SELECT g.trace, e.row, e.ts - e.since + w.ts, e.forward + w.forward, e.backward + w.backward, e.optimizer + w.optimizer, e.data + w.data,
-    e.forwards + w.forwards, e.backwards + w.backwards, e.optimizers + w.optimizers, e.seq + w.seq - e.again, w.seq - e.again,
+    e.forwards + w.forwards, e.backwards + w.backwards, e.optimizers + w.optimizers, e.seq + w.seq, w.seq,
     iif(e.duration IS NULL, w.number, e.number), iif(e.duration IS NULL, w.source, e.source), max(e.shown, w.shown)
   FROM w JOIN goes_on g ON g.before = w.trace JOIN torch_edge l ON l.trace = g.before AND l.last = 1 AND l.only
   JOIN torch_edge e ON e.trace = g.trace AND e.last = 0)
@@ -129,6 +130,12 @@ INSERT OR REPLACE INTO torch_step SELECT w.row, w.ts, e.ts + e.duration - w.ts, 
   max(w.data, 0), w.forwards, w.backwards, w.optimizers, e.told
 FROM whole_step w JOIN torch_edge e ON e.trace = w.trace AND e.last = 0 WHERE w.shown AND (e.duration IS NOT NULL OR w.seq OR w.data > 0);
 DELETE FROM torch_step WHERE id IN (SELECT l.row FROM goes_on g JOIN torch_edge l ON l.trace = g.before AND l.last = 1);
+-- What ends the last one is told by the last step that ended.
+UPDATE torch_step AS s SET source = coalesce((SELECT o.source FROM later_file l JOIN torch_step o ON o.id BETWEEN l.before << 40 AND l.before << 40 | 0xffffffffff
+  WHERE l.trace = s.id >> 40 AND o.source < 3 AND o.duration IS NOT NULL ORDER BY l.nth DESC, o.id DESC LIMIT 1), source)
+WHERE duration IS NULL AND id IN (SELECT (SELECT max(o.id) FROM torch_step o WHERE o.id BETWEEN p.trace << 40 AND p.trace << 40 | 0xffffffffff)
+    FROM program_file p WHERE p.nth > 1)
+  AND NOT EXISTS (SELECT 1 FROM torch_step o WHERE o.id BETWEEN s.id >> 40 << 40 AND s.id - 1 AND o.source < 3);
 
 -- The calls of such a step are numbered on, and when it turns out to be evaluation they belong to no step.
 CREATE TABLE more_calls AS SELECT w.trace << 40 AS first, e.call AS last, e.ts + e.duration AS until, w.moved - e.moved AS more
@@ -185,7 +192,7 @@ FROM function_total WHERE (SELECT min(trace) FROM function_total) < (SELECT max(
 -- Makes sure that every call has a row of torch_module, also calls that belong to no module, and modules whose names were lost.
 INSERT OR IGNORE INTO torch_module SELECT t.first_id + o.column1, o.column2, o.column2, NULL
 FROM trace_file t, (VALUES(2, 'backward pass'), (3, 'optimizer step'), (4, 'data loading')) o
-WHERE EXISTS (SELECT 1 FROM torch_step s WHERE s.id BETWEEN t.first_id AND t.last_id);
+WHERE EXISTS (SELECT 1 FROM torch_step s WHERE s.id BETWEEN t.first_id AND t.last_id) OR EXISTS (SELECT 1 FROM torch_call c WHERE c.id BETWEEN t.first_id AND t.last_id);
 INSERT OR IGNORE INTO torch_module SELECT c.module, CASE c.stage WHEN 0 THEN '[unknown] forward' ELSE '[unknown] backward' END, '[unknown]', NULL
 FROM torch_module_total c;
 

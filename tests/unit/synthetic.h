@@ -43,10 +43,10 @@ static inline struct writer_value synthetic_s(const char *s) {
     return (struct writer_value){.p = s, .n = strlen(s)};
 }
 
-static inline void synthetic_process(struct writer *w, const struct synthetic *s) {
+static inline void synthetic_process_at(struct writer *w, const struct synthetic *s, uint64_t ts) {
     static const char command[] = "python3\0train.py\0--name\0it's me";
     struct writer_value v[TRACE_process_NFIELDS] = {
-        [TRACE_process_ts] = synthetic_u(SYNTHETIC_MONO),
+        [TRACE_process_ts] = synthetic_u(ts),
         [TRACE_process_start_ts] = synthetic_u(SYNTHETIC_MONO - 5000000000ull),
         [TRACE_process_host] = synthetic_s("node7"),
         [TRACE_process_boot_id] = synthetic_s("8c1f1c3e-0000-4000-8000-000000000001"),
@@ -64,6 +64,9 @@ static inline void synthetic_process(struct writer *w, const struct synthetic *s
         [TRACE_process_how] = synthetic_s("preload"),
     };
     writer_emit(w, TRACE_process, v);
+}
+static inline void synthetic_process(struct writer *w, const struct synthetic *s) {
+    synthetic_process_at(w, s, SYNTHETIC_MONO);
 }
 
 static inline void synthetic_clock(struct writer *w, uint64_t ts) {

@@ -211,7 +211,6 @@ static void every_record_has_a_table(void **state) {
 
 /* Fields that no table has, and why. */
 static const char *const left_out[] = {
-    "torch_calls.step", /* which step it was follows from the ends of steps among the events */
     "process.eval_start", "process.eval_end", "process.cold_start",
     "process.cold_end", /* where the interpreter's loop lies: stacks are merged by it */
     "process_group.ts", /* what is known of a group is so for the whole trace */
