@@ -234,6 +234,11 @@ static inline int64_t capi_int(void *o) {
     int overflow;
     return py.PyLong_AsLongLongAndOverflow(o, &overflow);
 }
+/* Sets a Python error. Returns NULL. */
+static inline void *capi_error(void *type, const char *text) {
+    py.PyErr_SetString(type, text);
+    return NULL;
+}
 
 /* C structures that are passed to CPython. Part of its ABI since 3.2. */
 struct py_method {

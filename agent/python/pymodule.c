@@ -34,10 +34,8 @@ static void *do_step(void *self UNUSED, void *args) {
         number = capi_int(py.PyTuple_GetItem(args, 0));
         if (py.PyErr_Occurred())
             return NULL;
-        if (number < 0) {
-            py.PyErr_SetString(py.ValueError, "probing.step(number): number must be 0 or more");
-            return NULL;
-        }
+        if (number < 0)
+            return capi_error(py.ValueError, "probing.step(number): number must be 0 or more");
     }
     void (*manual)(int64_t) = __atomic_load_n(&steps_manual, __ATOMIC_ACQUIRE);
     if (manual)
@@ -111,21 +109,18 @@ static void tell_role(struct writer *w, uint64_t now) {
 /* event(name, **values) */
 static void *do_event(void *self UNUSED, void *args, void *kwargs) {
     const char *name;
-    uint32_t generation;
     size_t n;
     if (!producer_recording())
         return capi_ref(py.None);
-    if (py.PyTuple_Size(args) != 1 || !(name = pyvalue_utf8(py.PyTuple_GetItem(args, 0), &n))) {
-        py.PyErr_SetString(py.TypeError, "probing.event(name, key=value, ...): name is a str");
-        return NULL;
-    }
+    if (py.PyTuple_Size(args) != 1 || !(name = pyvalue_utf8(py.PyTuple_GetItem(args, 0), &n)))
+        return capi_error(py.TypeError, "probing.event(name, key=value, ...): name is a str");
     if (n == sizeof ROLE - 1 && !memcmp(name, ROLE, n))
         keep_role(kwargs);
     uint64_t span = pyspan_current();
     struct producer *p = producer_enter();
     if (!p)
         return capi_ref(py.None);
-    generation = p->generation;
+    uint32_t generation = p->generation;
     uint64_t id = pyspan_next_id();
     int rc = WRITER_PUT(p->ring, event, .ts = sys_now(), .id = id,
                         .name = value_bytes(name, n < PYVALUE_TEXT ? n : PYVALUE_TEXT),

@@ -112,13 +112,11 @@ static void entry_dealloc(void *self) {
 static void begin(struct span *s) {
     struct entry *parent = innermost(), *e;
     uint32_t generation = 0;
-    uint64_t id;
     while (parent && !parent->open) /* closed entries are of no use: the chain would only grow */
         parent = parent->parent;
     capi_ref(parent);
-    id = record_begin(s->name,
-                      parent && parent->generation == producer_generation() ? parent->id : 0,
-                      &generation);
+    int goes_on = parent && parent->generation == producer_generation();
+    uint64_t id = record_begin(s->name, goes_on ? parent->id : 0, &generation);
     e = id ? py.PyType_GenericAlloc(entry_type, 0) : NULL;
     if (!e) {
         capi_unref(parent);
@@ -174,10 +172,8 @@ static void *span_exit(void *self, void *args) {
 
 /* @probing.span("name"): the package makes the wrapper. */
 static void *span_call(void *self, void *args, void *kwargs UNUSED) {
-    if (!wrap || py.PyTuple_Size(args) != 1) {
-        py.PyErr_SetString(py.TypeError, "probing.span(name) decorates one function");
-        return NULL;
-    }
+    if (!wrap || py.PyTuple_Size(args) != 1)
+        return capi_error(py.TypeError, "probing.span(name) decorates one function");
     return py.PyObject_CallFunctionObjArgs(wrap, self, py.PyTuple_GetItem(args, 0), NULL);
 }
 
@@ -192,10 +188,8 @@ static void *span_begin(void *self, void *unused UNUSED) {
 
 static void *span_end(void *self UNUSED, void *args) {
     void *token = py.PyTuple_Size(args) == 2 ? py.PyTuple_GetItem(args, 0) : NULL;
-    if (!token) {
-        py.PyErr_SetString(py.TypeError, "_end(token, raised)");
-        return NULL;
-    }
+    if (!token)
+        return capi_error(py.TypeError, "_end(token, raised)");
     uint64_t v = (uint64_t)capi_int(token);
     if (py.PyErr_Occurred())
         return NULL;
@@ -214,10 +208,8 @@ void *pyspan_make(void *module UNUSED, void *args, void *kwargs) {
     size_t n;
     if (s)
         return capi_ref(s);
-    if (!pyvalue_utf8(name, &n)) {
-        py.PyErr_SetString(py.TypeError, "probing.span(name): name must be a str");
-        return NULL;
-    }
+    if (!pyvalue_utf8(name, &n))
+        return capi_error(py.TypeError, "probing.span(name): name must be a str");
     s = py.PyType_GenericAlloc(span_type, 0);
     if (!s)
         return NULL;

@@ -20,24 +20,34 @@ static capi_function *sys_was, *thread_was; /* NULL: not replaced */
 
 /* ---- what is recorded ---- */
 
-/* Returns the text of an object's attribute; "" when the object does not have it. */
+/* Returns the text of an object's attribute; "?" when the object does not have it. */
 static const char *text_of(void *object, const char *attribute, char *buf, size_t n) {
     CAPI_AUTO void *value = capi_attr(object, attribute);
-    *buf = 0;
-    if (value)
-        pyvalue_text(value, buf, n);
+    pyvalue_text(value, buf, n);
     return buf;
 }
 
-/* Sets the detail to "ValueError: text". str() of an exception may run the program's code, as the built-in hook will do next anyway. */
+/* Sets the detail to "ValueError: first line ... last line" (the last one is what a worker of a DataLoader or a pool raised), and adds a message of several
+ * lines to the text. str() of an exception may run the program's code, as the built-in hook will do next anyway. */
 static void say_exception(struct trigger *t, void *type, void *value) {
     CAPI_AUTO void *str = value ? py.PyObject_Str(value) : NULL;
+    size_t len, said = strlen(t->text);
+    const char *all = pyvalue_utf8(str, &len);
     py.PyErr_Clear();
     size_t n = strlen(text_of(type, "__name__", t->detail, sizeof t->detail - 2));
     strcpy(t->detail + n, ": ");
     if (str) /* as many complete characters as fit */
         pyvalue_text(str, t->detail + n + 2, sizeof t->detail - n - 2);
     t->detail[strcspn(t->detail, "\n")] = 0;
+    while (len && all[len - 1] == '\n')
+        len--;
+    const char *last = len ? memrchr(all, '\n', len) : NULL;
+    if (last) {
+        snprintf(t->text + said, sizeof t->text - said, "\n%s", all);
+        trigger_say(t, " ... ");
+        trigger_say(t, last + 1);
+        t->detail[strcspn(t->detail, "\n")] = 0;
+    }
     t->detail[n] = t->detail[n + 2] ? ':' : 0;
 }
 
@@ -62,16 +72,13 @@ static void say_traceback(struct trigger *t, void *traceback) {
 
 static void report(void *type, void *value, void *traceback) {
     struct capi_state state;
-    void *kept = NULL;
     struct trigger *t = producer_recording() ? trigger_new(TRIGGER_exception) : NULL;
     if (!t)
         return;
     capi_enter(&state);
-    if (!traceback)
-        traceback = kept = capi_attr(value, "__traceback__");
+    CAPI_AUTO void *kept = traceback ? NULL : capi_attr(value, "__traceback__");
+    say_traceback(t, traceback ? traceback : kept);
     say_exception(t, type, value);
-    say_traceback(t, traceback);
-    capi_unref(kept);
     capi_leave(&state);
     trigger_post(t, TRIGGER_WAIT_MS);
 }

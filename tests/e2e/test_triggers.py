@@ -408,8 +408,10 @@ inner(7)
     assert "ValueError: bad\nvalue 7\n" in done.stderr and done.stderr.count("Traceback") == 1
     db = convert(done.trace)
     (kind, detail, text, count), = sql(db, "SELECT kind, detail, text, stacks FROM triggers")
-    assert (kind, detail, count) == ("exception", "ValueError: bad", 2)
-    lines = text.splitlines()
+    assert (kind, detail, count) == ("exception", "ValueError: bad ... value 7", 2)
+    traceback, message = text.split("\n\n")
+    assert message == "bad\nvalue 7"
+    lines = traceback.splitlines()
     assert [line.rsplit(" ", 1)[1] for line in lines] == ["<module>", "inner"] and str(done.script) in lines[0]
     assert ("bystander",) in sql(db, "SELECT func FROM trigger_stacks")
 
@@ -422,6 +424,21 @@ def test_long_exception(record, convert, sql, text):
     assert detail.startswith("ValueError: %s\u00e9" % text) and set(detail[12 + len(text):]) == {"\u00e9"} and len(detail.encode()) > 250
 
 
+WORKER = "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n" + \
+    "".join('  File "loop.py", line %d, in fetch\n    data = fetcher.fetch(index)\n' % n for n in range(40)) + "ValueError: sample 17 is bad\n"
+
+
+def test_a_message_of_many_lines(build, run, record, convert, sql):
+    """What a worker raised stands in the last line, as torch's DataLoader and others put it; where it was raised is the traceback's last line."""
+    done = record(HOOKED + "wait_for_agent()\ndef reraise(): raise ValueError(%r)\nreraise()\n" % WORKER, check=1, python=PYTHONS[0])
+    db = convert(done.trace)
+    (detail, text), = sql(db, "SELECT detail, text FROM triggers")
+    assert detail == "ValueError: Caught ValueError in DataLoader worker process 0. ... ValueError: sample 17 is bad"
+    assert text.split("\n\n", 1)[1].rstrip("\n") == WORKER.rstrip("\n")
+    answer = run([build.tool("probing"), "ask", "died", db]).stdout.splitlines()[0]
+    assert answer.split(detail + ", ")[1] == 'File "%s", line 21, in reraise' % done.script
+
+
 @pytest.mark.pythons(min=(3, 8), count=1)
 def test_exception_in_a_thread_and_system_exit(python, record, convert, sql):
     done = record(EXCEPTION + """
@@ -430,7 +447,7 @@ t = threading.Thread(target=sys.exit); t.start(); t.join()
 sys.exit(3)
 """, check=3, python=python)
     db = convert(done.trace)
-    assert sql(db, "SELECT kind, detail FROM triggers") == [("exception", "ValueError: bad")]
+    assert sql(db, "SELECT kind, detail FROM triggers") == [("exception", "ValueError: bad ... value t")]
 
 
 def test_off_and_lists_of_triggers(build, record, convert, sql):

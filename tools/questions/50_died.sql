@@ -38,7 +38,7 @@ SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.sa
   'in ' || (SELECT e.text || coalesce((SELECT iif(u.depth > e.depth, ', called by ' || u.text, '') FROM stack_text u WHERE u.stack = e.stack AND u.is_user ORDER BY u.depth LIMIT 1), '')
     FROM stack_text e WHERE e.stack = (SELECT c.stack_id FROM trigger_stacks c WHERE c.trigger_id = d.trigger_id AND c.is_cause LIMIT 1) ORDER BY e.depth LIMIT 1),
   'in ' || (SELECT w.inner || iif(w.user <> w.inner, ', called by ' || w.user, '') FROM whereabouts w WHERE w.trace_id = d.trace_id)) AS does
-FROM (SELECT *, rtrim(text, char(10)) AS said FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
+FROM (SELECT *, rtrim(substr(text, 1, instr(text || char(10, 10), char(10, 10))), char(10)) AS said FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
 CREATE TEMP TABLE unended AS -- whose recording just stops: nobody was left to say how it ended, and it does not run here. A process that records on in another trace lived on
 SELECT row_number() OVER (ORDER BY "end", id) AS nth, id, coalesce('rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') || ' on ' || coalesce(host, '?') AS who, rank, role, pid, host, file, "end"
 FROM trace t WHERE end_reason IS NULL AND exit_code IS NULL AND signal IS NULL AND "end" NOT NULL AND id NOT IN (SELECT trace_id FROM died) AND NOT is_running(boot_id, pid)
