@@ -276,8 +276,8 @@ static void call_again(ucontext_t *uc) {
     static const uint16_t calls[] = {
         SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pause, SYS_nanosleep, SYS_clock_nanosleep, SYS_futex,
         SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_pwait2,
-        SYS_accept, SYS_accept4, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg, SYS_io_getevents,
-        SYS_semop, SYS_semtimedop, SYS_msgsnd, SYS_msgrcv, SYS_rt_sigtimedwait, SYS_rt_sigsuspend,
+        SYS_accept, SYS_accept4, SYS_connect, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg, SYS_sendmmsg,
+        SYS_recvmmsg, SYS_io_getevents, SYS_semop, SYS_semtimedop, SYS_msgsnd, SYS_msgrcv, SYS_rt_sigtimedwait, SYS_rt_sigsuspend,
     };
     /* clang-format on */
     greg_t *r = uc->uc_mcontext.gregs;

@@ -271,6 +271,8 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
         int still = seen == STATE_BLOCKED ||
                     (seen == STATE_RUNNING && again == cpu && !s->coarse && !t->states[1] &&
                      !__atomic_load_n(&s->live->native, __ATOMIC_RELAXED));
+        if (still) /* while it sleeps elsewhere than in sigtimedwait(), its mask shows what it blocks */
+            sampled_signals(s, t);
         if (still && act && read_outside(s, t, tick->last, n, cpu, act, seen, &regs) == 0)
             return 1;
         if ((!still || attempt == 2) && signal_thread(s, t, tick, n, cpu, attempt == 2) == 0)

@@ -201,6 +201,34 @@ def go(end):
     signal.pthread_sigmask(signal.SIG_UNBLOCK, everything)
     return seen if len(seen) > 1 else "fine"  # between our look and our signal it may block them
 """,
+    "waits for all signals at last": """
+# Each thread has been sampled before it blocks them. Its wait over, it waits for the processor, while the mask that the kernel shows has them open.
+import hashlib, os, signal, threading, time
+everything = set(range(1, signal.NSIG)) - {32, 33}
+def go(end):
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, list(processors)[:1])
+    seen, ended = [], []
+    def busy():
+        while time.time() < end or len(ended) < 8: hashlib.pbkdf2_hmac("sha256", b"", b"", 3000)  # without the GIL
+    def waits():
+        begun = time.thread_time()
+        while time.thread_time() < begun + 0.012: sum(range(1000))
+        signal.pthread_sigmask(signal.SIG_BLOCK, everything)
+        time.sleep(0.05)
+        taken = [signal.sigtimedwait(everything, 0.0005) for i in range(10)]
+        seen.extend(t.si_signo for t in taken if t)
+        ended.append(1)
+    others = [threading.Thread(target=busy) for i in range(2)]
+    for t in others: t.start()
+    while time.time() < end or len(ended) < 8:
+        ts = [threading.Thread(target=waits) for i in range(4)]
+        for t in ts: t.start()
+        for t in ts: t.join()
+    for t in others: t.join()
+    os.sched_setaffinity(0, processors)
+    return seen or "fine"
+""",
     "system calls of C code": """
 # Those that SA_RESTART does not restart, from C code that expects no EINTR; each a moment after the thread has run.
 import ctypes, os, random, socket, struct, time
@@ -211,6 +239,13 @@ b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 1000))
 poll = libc.epoll_create1(0)
 room, mask, semaphore = ctypes.create_string_buffer(64), (ctypes.c_uint64 * 16)(1 << 63), ctypes.create_string_buffer(64)
 libc.sem_init(semaphore, 0, 0)
+full = socket.socket(socket.AF_UNIX)
+full.bind("\\0%d" % os.getpid())
+full.listen(0)
+waiting = [socket.socket(socket.AF_UNIX) for i in range(2)]
+waiting[0].connect("\\0%d" % os.getpid())  # there is no room for the other
+waiting[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 1000))
+name = b"\\1\\0\\0%d" % os.getpid()
 def until():
     t = time.time() + 0.001
     return ctypes.byref(Time(int(t), int(t % 1 * 1e9)))
@@ -223,6 +258,7 @@ calls = {
     "epoll_wait": lambda: libc.epoll_wait(poll, room, 1, 1),
     "sigtimedwait": lambda: libc.sigtimedwait(mask, None, ctypes.byref(Time(0, 1000000))),
     "sem_timedwait": lambda: libc.sem_timedwait(semaphore, until()),
+    "connect": lambda: libc.connect(waiting[1].fileno(), name, len(name)),
     "recv": lambda: libc.recv(b.fileno(), room, 8, 0),
     "read": lambda: libc.read(b.fileno(), room, 8),
 }
