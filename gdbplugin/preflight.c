@@ -147,12 +147,13 @@ static int addresses(struct preflight *p, pid_t pid, const struct proc_maps *map
 }
 
 /* Checks the Python. An agent that reads objects by a wrong layout would harm the process, and has nothing to do in a
- * program without Python. -ENODATA: there is none. */
+ * program without Python, or with one that is not supported. -ENODATA: there is none. */
 static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
     struct python *py = NULL;
+    struct pywalk pw;
     AUTO_FREE char *note = NULL;
     struct origin s;
-    int n = 0, rc = origin_running(&s, pid, why), free_threaded = 0;
+    int n = 0, rc = origin_running(&s, pid, why);
 
     if (rc == 0) {
         n = python_find(&py, &s, &note);
@@ -160,7 +161,6 @@ static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
         if (py) { /* also what is known about one that cannot be read */
             p->python = py[0].found.target;
             p->image = py[0].found.image;
-            free_threaded = pywalk_free_threaded(s.mem, &p->python);
         }
         python_free(py, n);
     }
@@ -174,12 +174,9 @@ static int python(struct preflight *p, pid_t pid, unsigned flags, char **why) {
         free(*why);
         *why = NULL;
         rc = 0;
-    } else if (free_threaded)
-        rc = fail(
-            why, -ENOTSUP,
-            "process %d runs a free-threaded build of CPython %u.%u, which is not supported: run "
-            "the one with a GIL",
-            pid, p->python.version >> 24, p->python.version >> 16 & 255);
+    } else if (note && (!p->python.version || pywalk_init(&pw, s.mem, &p->python) == -ENOTSUP)) {
+        rc = fail(why, -ENOTSUP, "process %d runs a Python that is not supported (%s)", pid, note);
+    }
     origin_close(&s);
     return rc;
 }

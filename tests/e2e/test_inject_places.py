@@ -102,6 +102,16 @@ def test_a_musl_program(probing, spawn, program):
     refused(probing(process.pid, "inject", check=None), "uses the musl C library; the agent needs glibc")
 
 
+def test_a_python_that_is_too_old(probing, program, spawn):
+    """It looks like CPython 2 from outside: the agent would have nothing to do there but to be in the way."""
+    binary = program("old", '#include <stdio.h>\n#include <unistd.h>\nvoid *_PyThreadState_Current;\n'
+                     'int main(void) { puts("up"); fflush(stdout); sleep(600); }\n', "-rdynamic")
+    process = spawn([binary], ready="up")
+    for words in ["inject"], ["inject", "--dry-run"], ["eval", "1"]:
+        refused(probing(process.pid, *words, check=None), "runs a Python that is not supported (no Python frames: the version of the CPython in")
+    assert len(os.listdir("/proc/%d/task" % process.pid)) == 1
+
+
 @pytest.mark.pythons(min=(3, 13), max=(3, 13), shared=True, count=1)
 def test_a_free_threaded_build(build, run, probing, python, target, convert, sql, tmp_path):
     """A Python that claims to be a free-threaded build. Nothing of it is read wrongly, and one line says why."""
@@ -114,8 +124,10 @@ def test_a_free_threaded_build(build, run, probing, python, target, convert, sql
     (tmp_path / name).write_bytes(image)
     env = dict(os.environ, LD_LIBRARY_PATH=str(tmp_path))
     process = target(python, SPIN, env=env)
-    refused(probing(process.pid, "inject", check=None), "runs a free-threaded build of CPython 3.13, which is not supported")
-    refused(probing(process.pid, "eval", "1", check=None), "runs a free-threaded build of CPython 3.13")
+    for what in (["inject"], ["eval", "1"]):
+        done = probing(process.pid, *what, check=None)
+        refused(done, "runs a Python that is not supported (no Python frames: the CPython 3.13.")
+        assert "is a free-threaded build" in done.stderr
     assert "is a free-threaded build, and only those with a GIL are known)" in probing(process.pid, "backtrace").stdout
     assert finish(process) == (0, "right", "")
     assert "right" in run([build.tool("probing-record"), "-o", tmp_path / "t.zst", python.path, tmp_path / "target.py", "0.5"], env=env).stdout
