@@ -173,14 +173,15 @@ def test_os_exit_is_no_death(venv, run, interpreter, tmp_path, convert, sql):
 def test_bad_values_are_said_and_in_the_trace(installed, run, tmp_path, convert, sql):
     """The first process of the run prints one line for each bad value, and the program goes on with the defaults."""
     v = installed
-    env = dict(os.environ, PROBING="1", PROBING_TORCH_PROFILING="sideways", PROBE_TORCH_EXPRS="loss", PROBING_METRICS="x",
+    env = dict(os.environ, PROBING="nestd", PROBING_TORCH_PROFILING="sideways", PROBE_TORCH_EXPRS="loss", PROBING_METRICS="x",
                PROBING_SAMPLE_RATE="100")
     code = "import multiprocessing\nif __name__ == '__main__':\n  p = multiprocessing.get_context('spawn').Process(); p.start(); p.join()\n  print(1)"
     (tmp_path / "x.py").write_text(code)
     done = run([v.python, "x.py"], env=env, cwd=str(tmp_path))
     assert done.stdout == "1\n"
     said = done.stderr.splitlines()
-    assert len(said) == 4 and all(line.startswith("probing: ") for line in said), said
+    assert len(said) == 5 and all(line.startswith("probing: ") for line in said), said
+    assert said[0].startswith("probing: PROBING=nestd: it must be ") and said[0].endswith("; '1' is used")
     notes = [t for t, in sql(convert(tmp_path / "trace.zst"), "SELECT text FROM notes WHERE part = 'config' AND trace_id = 1")]
     for name in ("PROBING_TORCH_PROFILING=sideways", "PROBE_TORCH_EXPRS=loss", "PROBING_METRICS=x"):
         assert [n for n in notes if n.startswith(name) and "must be" in n], notes

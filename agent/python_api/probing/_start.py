@@ -15,6 +15,7 @@ import errno
 import os
 
 OFF = ("", "0", "off", "no", "false")
+DEPTHS = {"1": 0, "on": 0, "yes": 0, "true": 0, "followed": 1, "2": 1 << 30, "nested": 1 << 30}
 MAIN, FROM, RUN = "PROBING_MAIN_PID", "PROBING_FROM", "PROBING_RUN"
 
 
@@ -69,8 +70,9 @@ def wanted(value, args):
     belongs = is_worker(args) or (rank != "" and rank != parent_rank) or os.environ.get(MAIN) == str(os.getpid())
     if above and not belongs:
         depth += 1
-    most = {"followed": 1, "2": 1 << 30, "nested": 1 << 30}.get(low, 0)
-    return depth <= most, "%d:%s" % (depth, rank)
+    if low not in DEPTHS and not above:
+        say("PROBING=%s: it must be 1, on, followed, 2, nested, regex:PATTERN, 0 or off; '1' is used" % value)
+    return depth <= DEPTHS.get(low, 0), "%d:%s" % (depth, rank)
 
 
 def start():
