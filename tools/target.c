@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../traces/proc.h"
 #include "common.h"
 
 static volatile sig_atomic_t interrupts; /* not yet returned by target_interrupted() */
@@ -148,6 +149,8 @@ int target_pid(const char *text, int *pid) {
 
     if (tool_number(text, 1, 1 << 30, &v) < 0 || v != (int)v)
         return tool_usage("'%s' is no process id", text);
-    *pid = (int)v;
+    /* A thread's id, as htop and ps -L show them, has a folder in /proc, too. */
+    uint64_t process = proc_status_number((int)v, 0, "Tgid", 10);
+    *pid = process ? (int)process : (int)v;
     return TOOL_OK;
 }

@@ -39,7 +39,7 @@ int target_wait(struct pollfd *fds, unsigned long n, int ms);
 
 /* Returns the WORD of `probing -t PID WORD ...`, "" when there is none. */
 const char *target_word(int argc, char **argv);
-/* Parses a process id from the command line. Returns 0, or the exit code after printing why. */
+/* Parses a process id from the command line; a thread's id stands for its process. Returns 0, or the exit code after printing why. */
 int target_pid(const char *text, int *pid);
 
 /* One function for each word; argv is that of main(), including `-t PID`. */

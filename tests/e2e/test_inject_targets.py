@@ -10,7 +10,7 @@ import time
 import conftest
 import pytest
 from gdb_tools import GDB, gdb_command
-from inject_helpers import HEAD, by_pending_call, finish, probing, program, refused, status, target, until_sampled, wait_until
+from inject_helpers import HEAD, SPIN, by_pending_call, finish, probing, program, refused, status, target, until_sampled, wait_until
 from record_until import record_until
 
 FIXTURES = (probing, program, record_until, target)  # tests ask for them by name
@@ -353,6 +353,18 @@ def test_a_program_without_python(build, run, probing, spawn):
         assert "there is no CPython in process %d" % process.pid in done.stderr and done.stdout == ""
     assert len(os.listdir("/proc/%d/task" % process.pid)) == 1 and os.listdir(os.environ["PROBING_RUN_DIR"]) == []
     assert "is being recorded" in probing(process.pid, "inject", "--force").stdout
+
+
+@pytest.mark.pythons(count=2)
+def test_the_id_of_a_thread(run, build, probing, python, target):
+    """As htop shows it, and as a person then types it: its process is meant."""
+    process = target(python, "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n" + SPIN)
+    thread = max(map(int, os.listdir("/proc/%d/task" % process.pid)))
+    assert thread != process.pid
+    assert "process %d is being recorded" % process.pid in probing(thread, "inject", "-o", "t.zst").stdout
+    assert probing(thread, "eval", "6 * 7").stdout == "42\n"
+    assert run([build.tool("probing"), "query", "--csv", thread, "SELECT pid FROM trace"]).stdout == "pid\n%d\n" % process.pid
+    assert "process %d is no longer recorded" % process.pid in probing(thread, "stop").stdout
 
 
 EXECS = """
