@@ -36,17 +36,9 @@ uint64_t request_take_cpu(struct request *s, uint64_t cpu) {
 
 int request_record(struct request *s, struct live *live, struct ring *ring, uint64_t ts,
                    uint64_t stack, uint64_t pc, uint64_t cpu_us, uint64_t count, unsigned flags) {
-    uint64_t *r = ring_reserve(ring, TRACE_sample, TRACE_sample_NFIELDS, 0);
-    if (!r)
+    if (WRITER_PUT(ring, sample, .ts = ts, .tid = s->tid, .stack = stack, .pc = pc,
+                   .cpu_us = cpu_us, .count = count, .flags = flags))
         return -ENOBUFS;
-    r[TRACE_sample_ts] = ts;
-    r[TRACE_sample_tid] = s->tid;
-    r[TRACE_sample_stack] = stack;
-    r[TRACE_sample_pc] = pc;
-    r[TRACE_sample_cpu_us] = cpu_us;
-    r[TRACE_sample_count] = count;
-    r[TRACE_sample_flags] = flags;
-    ring_commit(r);
     __atomic_fetch_add(&live->samples, count, __ATOMIC_RELAXED);
     return 0;
 }
@@ -305,6 +297,8 @@ static void pass_on(int signo) {
 
 static __attribute__((noinline)) void handle(int signo, struct request *s, void *uc) {
     int saved = errno;
+    uint32_t nobody, *inside = s && is_mine(s) ? &s->inside : &nobody;
+    __atomic_store_n(inside, 1, __ATOMIC_RELAXED);
     struct handler *h = quiesce_enter(&g.active, &g.armed);
     if (s)
         answer(h, s, uc);
@@ -313,6 +307,7 @@ static __attribute__((noinline)) void handle(int signo, struct request *s, void 
     call_again(uc);
     quiesce_leave(&g.active);
     finish_write(uc); /* after quiesce_leave(): may take long */
+    __atomic_store_n(inside, 0, __ATOMIC_RELAXED);
     errno = saved;
 }
 
@@ -422,7 +417,7 @@ struct request *request_new(uint32_t tid, uint64_t ident) {
     s->tid = tid;
     __atomic_store_n(&s->ident, ident, __ATOMIC_RELAXED);
     s->ring = NULL;
-    s->narrow = 0;
+    s->narrow = s->inside = 0;
     s->cpu_base = 0;
     s->interp = 0;
     memset(s->states, 0, sizeof s->states);

@@ -43,6 +43,7 @@ struct request {
     uint32_t state;  /* (a) enum request_state */
     uint32_t queued; /* (a) a signal was sent and has not arrived */
     uint32_t narrow; /* (a) the stack was too small: set by the handler, cleared by the sampler */
+    uint32_t inside; /* (a) the thread is in the handler */
     uint32_t index, tid;
     uint64_t ident;                  /* (a) pthread_self() of the thread */
     uint64_t interp;                 /* its interpreter state */

@@ -51,6 +51,7 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
     int signo = handler_signo();
     uint64_t bit = 1ull << (signo - 1), pending, blocked, cpu;
     const char *state;
+    int ours = (int)__atomic_load_n(&t->request->inside, __ATOMIC_RELAXED);
     if (signo >= 31) { /* `stat` does not show real-time signals */
         sampled_read(s, t, SAMPLED_STATUS, text, sizeof text);
         state = strstr(text, "\nState:\t");
@@ -68,11 +69,13 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
         t->shut += !t->shut && !sampled_cpu(t, &cpu);
         return SAMPLED_PENDING;
     }
-    /* The mask is our handler's: the thread is entering or leaving the handler, and no code of the program will find the signal pending. */
+    /* The mask is our handler's. No code of the program will find the signal pending while the thread is in the handler, or (the kernel has
+     * taken the signal, but `queued` is still set) on the way into it: it may lose its CPU there, or write to a pipe for long. */
     if ((blocked & MASK_SHOWN) == MASK_OWN) {
-        t->stranger |=
-            t->request->queued && !sampled_cpu(t, &cpu) && cpu > t->request->cpu + OWN_NS;
-        blocked = t->stranger ? blocked : 0;
+        uint32_t queued = __atomic_load_n(&t->request->queued, __ATOMIC_ACQUIRE);
+        ours |= t->request->inside || (queued && !(pending & bit));
+        t->stranger |= !ours && queued && !sampled_cpu(t, &cpu) && cpu > t->request->cpu + OWN_NS;
+        blocked = t->stranger && !ours ? blocked : 0;
     }
     /* A thread that waits (for the GIL or a CPU) may not block the signal in several checks, and block it once it runs: each such error adds checks. */
     if (blocked & bit || __atomic_exchange_n(&t->request->narrow, 0, __ATOMIC_RELAXED)) {

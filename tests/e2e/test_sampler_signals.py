@@ -348,6 +348,36 @@ def test_programs_with_signals(record_until, convert, sql, python, name):
         assert lost.get("unanswered", 0) < 0.3 * seen(convert(done.trace))[1], lost
 
 
+# A write to a full pipe, which our signal cuts short, is finished in our handler: 32 MB take it some 10 ms of CPU.
+LONG_HANDLERS = """
+import os, threading, time
+read, write = os.pipe()
+def drain():
+    while os.read(read, 1 << 20):
+        pass
+threading.Thread(target=drain, daemon=True).start()
+def work(seconds):
+    last = time.thread_time() + seconds
+    while time.thread_time() < last:
+        pass
+def afterwards():
+    work(0.12)
+work(0.3)  # while a thread is new, it is often read from outside
+data = bytes(32 << 20)
+for i in range(8):
+    assert os.write(write, data) == len(data)
+    afterwards()
+"""
+
+
+def test_a_handler_that_takes_long_is_no_blocked_signal(record, convert, sql):
+    """A thread is read from outside while it blocks the signal; one that was in our handler for long, whose mask blocks it, too, is not."""
+    db = convert(record(LONG_HANDLERS, hz=1000).trace)
+    own, outside = sql(db, "SELECT sum(NOT outside), sum(outside) FROM samples WHERE state = 'running'"
+                                " AND stack_id IN (SELECT stack FROM stack_text WHERE text LIKE '%afterwards%')")[0]
+    assert own > 9 * outside, (own, outside)
+
+
 def test_signals_from_elsewhere_keep_their_effect(record, convert, sql):
     """SIGURG is ignored by default; a real-time signal ends the process."""
     done = record("import os, signal, time\ndef go():\n    while time.thread_time() < 1.5:\n"
