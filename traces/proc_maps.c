@@ -177,7 +177,19 @@ const struct proc_map *proc_maps_at(const struct proc_maps *maps, uint64_t addr)
     return at < maps->n && addr >= maps->v[at].start ? &maps->v[at] : NULL;
 }
 
+/* Returns whether the file that is mapped from v[i] on is mapped with its code, as by the loader. A debugger maps whole files as data, to read their symbols. */
+static int has_code(const struct proc_maps *maps, size_t i) {
+    const struct proc_map *m = &maps->v[i];
+
+    do
+        if (m->perms[2] == 'x')
+            return 1;
+    while (++m < maps->v + maps->n && m->offset != 0 && strcmp(m->path, maps->v[i].path) == 0);
+    return 0;
+}
+
 const struct proc_map *proc_maps_library(const struct proc_maps *maps, const char *name) {
+    const struct proc_map *data = NULL;
     size_t n = strlen(name);
     int prefix = n > 0 && name[n - 1] == '*';
 
@@ -188,10 +200,13 @@ const struct proc_map *proc_maps_library(const struct proc_maps *maps, const cha
         if (!base || m->offset != 0)
             continue;
         base++;
-        if (prefix ? strncmp(base, name, n - 1) == 0 : strcmp(base, name) == 0)
+        if (prefix ? strncmp(base, name, n - 1) != 0 : strcmp(base, name) != 0)
+            continue;
+        if (has_code(maps, i))
             return m;
+        data = data ? data : m;
     }
-    return NULL;
+    return data;
 }
 
 int proc_has_mapped(pid_t pid, const char *part) {

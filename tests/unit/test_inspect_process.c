@@ -355,6 +355,18 @@ static void test_proc(void **state) {
     assert_non_null(proc_maps_library(&maps, "libc.so.6"));
     assert_ptr_equal(proc_maps_library(&maps, "libc.so*"), proc_maps_library(&maps, "libc.so.6"));
     assert_null(proc_maps_library(&maps, "libc.so"));
+    /* a copy that is only data, at a lower address, as LLDB makes it to read symbols */
+    const struct proc_map *libc = proc_maps_library(&maps, "libc.so.6");
+    struct proc_map copy = *libc;
+    struct proc_maps more = {0};
+    copy.start = 0x1000;
+    copy.end = 0x2000;
+    assert_int_equal(proc_maps_add(&more, &copy), 0);
+    assert_int_equal(proc_maps_library(&more, "libc.so.6")->start, 0x1000);
+    for (size_t i = 0; i < maps.n; i++)
+        assert_int_equal(proc_maps_add(&more, &maps.v[i]), 0);
+    assert_int_equal(proc_maps_library(&more, "libc.so.6")->start, libc->start);
+    proc_maps_free(&more);
     assert_string_equal(proc_maps_at(&maps, (uintptr_t)buf)->path, "[stack]");
     assert_null(proc_maps_at(&maps, 1));
     proc_maps_free(&maps);
