@@ -22,16 +22,17 @@
 #define SLOW_OVER   5000000u    /* minimum time over the median, ns: tiny steps always vary */
 #define HANG_LEAST  1000000000u /* minimum time of a hang, ns */
 #define CHECK_LEAST 10000000u   /* minimum time between two checks, ns */
+#define STOPPED     1000000000u /* a check later than this, ns: the process was stopped */
 
 static struct {
     uint32_t lock;
     uint64_t number, last_end;
     uint64_t ring[LAST], sorted[LAST];
     unsigned n, at;
-    uint64_t opened;              /* when the recording began */
-    uint64_t stalled;             /* sign of life after which a hang was last reported */
-    int64_t fired[TRIGGER_KINDS]; /* number of the last step in which the kind fired; -1: none */
-    struct trigger slow;          /* trigger of the step in progress, if slow_open */
+    uint64_t opened;               /* when the recording began */
+    uint64_t checked, resumed;     /* the last check; no time before this counts, see began() */
+    uint64_t fired[TRIGGER_KINDS]; /* in_progress() when the kind last fired; -1: never */
+    struct trigger slow;           /* trigger of the step in progress, if slow_open */
     int slow_open;
 } steps;
 static struct trigger ended; /* the slow step's end, for the service thread; see ended_ready */
@@ -58,16 +59,28 @@ static uint64_t median(void) {
     return steps.n < FEWEST ? 0 : steps.sorted[steps.n / 2];
 }
 
-/* Returns when the step in progress began, or 0 when there was no step. Evaluation between two steps belongs to neither. */
+/* Returns what is in progress: the step's number or, while there is no median, the last sign of life (0: there was none, and none is expected). */
+static uint64_t in_progress(void) {
+    uint64_t sign = __atomic_load_n(&steps_last_sign, __ATOMIC_RELAXED);
+    return median() ? steps.number : sign || !role_is_worker() ? sign : steps.opened;
+}
+
+/* Returns when the step in progress began or, while there is no median, the last sign of life; 0: neither. Evaluation between two steps belongs
+ * to neither. The time in which the process was stopped does not count: the result is later by as much. */
 static uint64_t began(void) {
     uint64_t since = __atomic_load_n(&steps_begun, __ATOMIC_RELAXED);
-    return steps.last_end && since > steps.last_end ? since : steps.last_end;
+    since = !median()                                  ? in_progress()
+            : steps.last_end && since > steps.last_end ? since
+                                                       : steps.last_end;
+    return since && since < steps.resumed ? steps.resumed : since;
 }
 
 static uint64_t threshold(enum trigger_kind kind) {
     double medians = kind == TRIGGER_hang ? trigger_config.hang : trigger_config.slow_step;
     uint64_t m = median(), t = (uint64_t)((double)m * medians);
     uint64_t least = kind == TRIGGER_hang ? HANG_LEAST : m + SLOW_OVER;
+    if (!m)
+        return kind == TRIGGER_hang ? (uint64_t)(trigger_config.stall * 1e9) : UINT64_MAX;
     return t > least ? t : least;
 }
 
@@ -95,7 +108,7 @@ static void on_step(const struct step *s) {
             ended = steps.slow;
             __atomic_store_n(&ended_ready, 1, __ATOMIC_RELEASE);
         }
-    } else if (begin && median() && d > threshold(TRIGGER_slow_step)) {
+    } else if (begin && d > threshold(TRIGGER_slow_step)) {
         struct trigger *t = trigger_new(TRIGGER_slow_step);
         if (t) {
             t->step = (int64_t)s->number;
@@ -115,13 +128,17 @@ static void on_step(const struct step *s) {
 /* Fires when the step in progress has taken too long, once in each step. */
 static void check(enum trigger_kind kind, uint64_t taking) {
     struct trigger *t;
-    if (taking <= threshold(kind) || steps.fired[kind] == (int64_t)steps.number)
+    if (taking <= threshold(kind) || steps.fired[kind] == in_progress())
         return;
-    steps.fired[kind] = (int64_t)steps.number;
+    steps.fired[kind] = in_progress();
     if (!(t = trigger_new(kind)))
         return;
     t->tid = 0;
-    describe(t, kind == TRIGGER_hang ? "no step for " : "taking longer than ", taking);
+    if (median())
+        describe(t, kind == TRIGGER_hang ? "no step for " : "taking longer than ", taking);
+    else
+        snprintf(t->detail, sizeof t->detail, "no step, pass, batch or collective for " MS_FORMAT,
+                 MS(taking));
     if (kind == TRIGGER_slow_step) {
         steps.slow = *t;
         steps.slow_open = 1;
@@ -132,38 +149,23 @@ static void check(enum trigger_kind kind, uint64_t taking) {
 void trigger_step_open(void) {
     steps.lock = 0;
     steps.n = steps.at = 0;
-    steps.last_end = steps.stalled = 0;
-    steps.opened = sys_now();
+    steps.last_end = steps.resumed = 0;
+    steps.opened = steps.checked = sys_now();
     steps_alive(0); /* forget the sign of life of an earlier recording */
-    steps.fired[TRIGGER_slow_step] = steps.fired[TRIGGER_hang] = -1;
+    steps.fired[TRIGGER_slow_step] = steps.fired[TRIGGER_hang] = UINT64_MAX;
     steps.slow_open = 0;
     ended_ready = 0;
     steps_on_end(on_step);
-}
-
-/* Reports a hang while there is no median yet. */
-static void check_stall(uint64_t now) {
-    uint64_t sign = __atomic_load_n(&steps_last_sign, __ATOMIC_RELAXED);
-    struct trigger *t;
-    if (!sign && role_is_worker())
-        sign = steps.opened;
-    if (!sign || sign == steps.stalled || now < sign + (uint64_t)(trigger_config.stall * 1e9) ||
-        !(t = trigger_new(TRIGGER_hang)))
-        return;
-    steps.stalled = sign;
-    t->tid = 0;
-    snprintf(t->detail, sizeof t->detail, "no step, pass, batch or collective for " MS_FORMAT,
-             MS(now - sign));
-    trigger_post(t, 0);
 }
 
 void trigger_step_round(struct writer *w, uint64_t now) {
     int ending = capi_loaded() && !capi_usable(); /* no steps are expected then */
     sys_lock(&steps.lock);
     uint64_t since = began();
-    if (!ending && !median())
-        check_stall(now);
-    if (!ending && since && median() && now > since) {
+    if (since && now > steps.checked + STOPPED) /* as by a debugger */
+        since = steps.resumed = since + (now - steps.checked);
+    steps.checked = now;
+    if (!ending && since && now > since) {
         check(TRIGGER_slow_step, now - since);
         check(TRIGGER_hang, now - since);
     }
@@ -177,7 +179,7 @@ void trigger_step_round(struct writer *w, uint64_t now) {
 uint64_t trigger_step_wait(uint64_t now) {
     uint64_t wait = UINT64_MAX;
     sys_lock(&steps.lock);
-    if (median() && steps.last_end && steps.fired[TRIGGER_slow_step] != (int64_t)steps.number &&
+    if (median() && steps.last_end && steps.fired[TRIGGER_slow_step] != in_progress() &&
         trigger_is_on(TRIGGER_slow_step)) {
         uint64_t due = began() + threshold(TRIGGER_slow_step);
         wait = due > now + CHECK_LEAST ? due - now : CHECK_LEAST;

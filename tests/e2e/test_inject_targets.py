@@ -49,6 +49,26 @@ def test_a_late_attach_sees_the_frames_that_are_there_already(probing, python, t
     assert seen(convert(trace)) and seen(convert(early.trace))
 
 
+COPIES = HEAD + """
+import mmap
+lines = [line.split() for line in open("/proc/self/maps") if "libc.so.6" in line or "libpython" in line]
+copies = []
+for path in {line[-1] for line in lines}:
+    with open(path, "rb") as f:
+        copies.append(mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_COPY))  # lower than what is there
+while go(): time.sleep(0.01)
+print("right")
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_files_mapped_as_data_are_not_libraries(probing, python, target):
+    """LLDB maps the libraries whose symbols it reads, its own libc among them, whole and at lower addresses."""
+    process = target(python, COPIES)
+    assert probing(process.pid, "inject").returncode == 0
+    assert finish(process) == (0, "right", "")
+
+
 HOLDS_GIL = HEAD + """
 import ctypes
 ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)  # to the end of the input

@@ -549,6 +549,37 @@ def test_a_hang_before_the_first_step(kind, record, record_until, convert, sql):
         assert "stuck" in inside, (inside, rows, stuck)
 
 
+STOPPED = """
+import os, signal, sys, time
+import probing
+while not probing.is_recording(): time.sleep(0.01)
+probing.step()
+probing.step()
+before = time.monotonic()
+if not os.fork():  # a debugger stops its parent for longer than a hang takes
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(3.2)
+    os.kill(os.getppid(), signal.SIGCONT)
+    os._exit(0)
+while time.monotonic() < before + 3.2: time.sleep(0.01)
+"""
+GOES_ON = """
+os.wait()
+time.sleep(0.6)  # the agent looks for hangs every 0.25 s
+probing.step()
+print("went on after", time.monotonic() - before)
+"""
+
+
+def test_a_process_that_was_stopped_does_not_hang(record, convert, sql, build):
+    """The time in which a debugger (or SIGSTOP) has stopped the whole process does not count."""
+    env = dict(os.environ, PYTHONPATH=str(build.share / "python"), PROBING_TRIGGERS="hang:3s")
+    hangs = "SELECT count(*) FROM triggers WHERE kind = 'hang'"
+    done = record(STOPPED + GOES_ON, env=env)
+    # on a machine so slow that the rest takes as long as a hang, it may be one
+    assert sql(convert(done.trace), hangs)[0][0] == 0 or float(done.stdout.split()[-1]) > 6
+
+
 SHORT_STEPS = """
 import time
 import probing
