@@ -294,7 +294,7 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     assert before[0] == before[1] == first["rows"]["samples"] and before[2] >= 3
     assert (tmp_path / "set" / "hangs").is_dir() and not list((tmp_path / "set").glob("*_made"))  # rows from which the stored ones are made are not stored as well
     (traces / "text.zst").unlink()
-    stale = tmp_path / "set" / "_probing" / ("tmp-999999999-" + os.uname().nodename)
+    stale = tmp_path / "set" / "_probing" / "tmp-1-a-machine-that-is-gone"
     stale.mkdir()
     (stale / "half.parquet").write_text("PAR1")
     pathlib.Path(names[0]).write_bytes(whole)
@@ -312,6 +312,39 @@ print(json.dumps(c.execute("SELECT count(*), count(DISTINCT sample_id * 64 + ran
     assert (third["traces"], third["unchanged"]) == (3, 1) and said.count("a part is missing: it is done again\n") == 3
     assert all(line.startswith("probing-export: ") for line in said.splitlines())
     assert rows() == after
+
+
+def test_an_export_killed_while_it_puts_files_in_place(engine, tmp_path):
+    """When other traces have come before it is done again, its files lie under another run: none of the first ones stays, or its rows would be
+    there twice. Of an export that still runs nothing is removed."""
+    code = """
+import os, sys
+from probing._export_set import DataSet
+run, kill = sys.argv[1], sys.argv[2] == "killed"
+data, other = DataSet("set", "traces"), DataSet("set", "traces")
+assert other.cleared == 0 and os.path.isdir(data.temp) and data.temp != other.temp
+other.close()
+files = [data.file(table, run, 0, "1") for table in ("samples", "steps")]
+for name in files:
+    os.makedirs(os.path.dirname(os.path.join(data.temp, name)))
+    with open(os.path.join(data.temp, name), "w") as f:
+        f.write("PAR1")
+replace = os.replace
+def replace_and_end(a, b):
+    replace(a, b)
+    os._exit(9)
+if kill:
+    os.replace = replace_and_end
+data.finish({"recording": 1, "file": "a.zst", "bytes": 4}, files)
+data.close()
+"""
+    (tmp_path / "put.py").write_text(code)
+    engine(["put.py", "first", "killed"], check=9)
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.glob("set/s*/*/*/*")] == ["set/samples/run=first/rank=0/1.parquet"]
+    engine(["put.py", "second", "whole"])
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("set/s*/*/*/*")) == [
+        "set/samples/run=second/rank=0/1.parquet", "set/steps/run=second/rank=0/1.parquet"]
+    assert not list(tmp_path.glob("set/_probing/tmp-*"))
 
 
 @pytest.mark.slow
@@ -339,8 +372,8 @@ def test_export_on_a_full_disk(build, fleet, run, tmp_path):
             done = run(command, env=env)
             assert done.stderr == "" and json.loads(done.stdout)["traces"] == 2 and not left()
             listed = disk / "set" / "_probing" / "done.jsonl"
-            first, second = listed.read_bytes().splitlines(True)
-            listed.write_bytes(first + second[:len(second) // 2])
+            whole = listed.read_bytes()
+            listed.write_bytes(whole[:-(len(whole.splitlines()[-1]) // 2)])
             counts = [json.loads(run(command, env=env).stdout) for _ in range(2)] if room > 64 else []
             assert [(c["traces"], c["unchanged"]) for c in counts] == [(1, 1), (0, 2)][:len(counts)]
         finally:

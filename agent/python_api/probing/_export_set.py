@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sqlite3
+import tempfile
 import urllib.parse
 
 from probing import _arrow
@@ -43,9 +44,10 @@ class DataSet(object):
                     continue  # cut off by a full disk: that trace is done again
             if not line.endswith("\n"):
                 f.write("\n")  # else the next line would become a part of it
-        self.cleared = sum(self.clear(p) for p in glob.glob(os.path.join(glob.escape(self.state), "tmp-*")))
-        self.temp = os.path.join(self.state, "tmp-%d-%s" % (os.getpid(), os.uname().nodename))
-        os.makedirs(self.temp, exist_ok=True)
+        with self.locked("folders.lock"):  # no other export may take our folder, which is not locked yet, for one that was left
+            self.cleared = sum(self.clear(n) for n in os.listdir(self.state) if n.startswith("tmp-"))
+            self.temp = tempfile.mkdtemp(prefix="tmp-", dir=self.state)
+            self.alive = self.locked(os.path.join(os.path.basename(self.temp), "lock"))
 
     def keep_kind(self, kind):
         """Refuses a folder that was made from the other kind of source: ids from traces and ids from a database differ."""
@@ -58,22 +60,31 @@ class DataSet(object):
         if before not in ("", kind):
             raise Refused("%s was made of %s, this is %s: name another folder" % (self.path, before, kind))
 
-    @staticmethod
-    def clear(path):
+    def locked(self, name, wait=True):
+        """Returns an open file in _probing/ that is locked until it is closed. The system closes it when the process ends, on whatever machine."""
+        import fcntl
+        f = io.open(os.path.join(self.state, name), "a")
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BaseException:
+            f.close()
+            raise
+        return f
+
+    def clear(self, name):
         """Removes what an export that has ended was writing."""
-        pid, _, node = os.path.basename(path)[4:].partition("-")
-        if node != os.uname().nodename or (pid.isdigit() and int(pid) != os.getpid() and os.path.exists("/proc/" + pid)):
-            return 0
-        shutil.rmtree(path, ignore_errors=True)
+        try:
+            with self.locked(os.path.join(name, "lock"), wait=False):
+                shutil.rmtree(os.path.join(self.state, name), ignore_errors=True)
+        except OSError:
+            return 0  # it is being written, or is another user's
         return 1
 
     def align(self, paths, alone):
         """Returns the path of the database with the clocks of all machines whose traces are in the folder or come now; machines that are in it keep
         their time."""
-        import fcntl
         out = os.path.join(self.state, "clocks.db")
-        with io.open(out + ".lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self.locked("clocks.db.lock"):
             _arrow.align(paths, _arrow.ALONE if alone else 0, out)
         return out
 
@@ -84,8 +95,11 @@ class DataSet(object):
                             "rank=" + (str(rank) if rank is not None else none), name + ".parquet")
 
     def finish(self, entry, files):
-        """Puts the files of a trace in place, then adds the trace to the list of those that are done."""
+        """Puts the files of a trace in place, then adds the trace to the list of those that are done. Before that it adds a line with all files that
+        may be there meanwhile: if the export is killed, the next one removes those that it does not make again, under another run."""
         old = set(self.done.get(entry["recording"], {}).get("files", ()))
+        if old != set(files):
+            self.append(dict(entry, bytes=None, files=sorted(old.union(files))))
         for name in files:
             to = os.path.join(self.path, name)
             os.makedirs(os.path.dirname(to), exist_ok=True)
@@ -95,7 +109,9 @@ class DataSet(object):
                 os.unlink(os.path.join(self.path, name))
             except OSError:
                 pass
-        entry["files"] = files
+        self.append(dict(entry, files=files))
+
+    def append(self, entry):
         line = (json.dumps(entry) + "\n").encode()
         with io.open(self.list, "ab", 0) as f:  # one write: several exports may append
             if f.write(line) != len(line):
@@ -140,6 +156,7 @@ class DataSet(object):
 
     def close(self):
         shutil.rmtree(self.temp, ignore_errors=True)
+        self.alive.close()
 
 
 def places_of(entry):
