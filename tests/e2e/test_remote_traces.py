@@ -135,6 +135,25 @@ print(rows, len(list(first.samples.select("func").rows())))
     assert rows == again != "0"
 
 
+def test_what_is_made_from_copies_of_urls(engine):  # noqa: F811
+    """Views and pictures are made from copies of the remote files; problems are said of the URLs."""
+    golden = pathlib.Path(__file__).resolve().parents[2] / "tests/golden"
+    code = """
+import fsspec, json, probing
+store = fsspec.filesystem("memory")
+for name in ("basic", "damaged"):
+    store.pipe_file("/%%s.zst" %% name, open("%s/%%s.zst" %% name, "rb").read())
+store.pipe_file("/text.zst", b"no trace")
+both = probing.open("memory://basic.zst", "memory://damaged.zst", "memory://text.zst")
+rows = list(both.sql("SELECT count(*) FROM samples").rows())
+print(json.dumps([rows, both.problems, probing.open("memory://basic.zst").flamegraph("--python").svg[:5000]]))
+""" % golden
+    rows, problems, svg = json.loads(engine(code, "fsspec"))
+    assert rows[0][0] > 0 and "<svg" in svg
+    assert len(problems) == 2 and "memory:///damaged.zst: the same recording as memory:///basic.zst: counted once" in problems[0], problems
+    assert "memory:///text.zst: not a trace" in problems[1], problems
+
+
 def test_blocks_come_once_and_several_at_a_time(engine, build, run, server):  # noqa: F811
     """A trace as it was recorded, in small blocks, read completely: one request for each hint, and few for everything else."""
     run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", server.folder / "f", "--ranks", "1", "--nodes", "1", "--minutes", "1", "--hz", "200",

@@ -164,10 +164,14 @@ def _tool():
     raise TraceError("the program `probing` is needed for that, and is not found (make install, or pip install)")
 
 
-def _run(arguments, what):
+def _run(arguments, what, copies=()):
+    """Runs the program. Returns (what it wrote, its lines about problems), in which the copies [(path, name)] are called by their names."""
     import subprocess
     done = subprocess.run([_tool()] + arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    words = done.stderr.decode("utf-8", "replace").strip()
+    for path, name in copies:
+        words = words.replace(path, name)
+    said = words.splitlines()
     if done.returncode not in (0, 1):
         raise TraceError("%s: %s" % (what, said[-1] if said else "exit code %d" % done.returncode))
     return done.stdout, said
@@ -290,9 +294,10 @@ class Traces(object):
             out = self._temporary("traces.db")
             options = ["--alone"] if self._flags & _arrow.ALONE else []
             options += ["--clocks", self._given] if self._given else []
-            paths = [p for p in self.paths if not any(p == f.url for f in self.remote)] + [self._copy(f, i) for i, f in enumerate(self.remote)]
-            self._said += _run(["convert", "-q"] + options + [os.path.join(".", p) if p.startswith("-") else p for p in paths] + [out],
-                               "cannot convert")[1]
+            copies = [(self._copy(f, i), f.url) for i, f in enumerate(self.remote)]
+            paths = [p for p in self.paths if not any(p == url for _, url in copies)] + [copy for copy, _ in copies]
+            said = _run(["convert", "-q"] + options + [os.path.join(".", p) if p.startswith("-") else p for p in paths] + [out], "cannot convert", copies)
+            self._said += said[1]
             self._database = out
         return self._database
 
@@ -350,7 +355,8 @@ class Traces(object):
 
     def flamegraph(self, *options):
         """Returns a picture of where the time goes; options are those of `probing flamegraph`."""
-        source = [self._database] if self._database else self.paths
+        # The program opens no URLs, and of paths it would take the .d directories, too, and align their clocks itself.
+        source = [self.database] if self._database or self.remote or self._flags or self._given else self.paths
         return Picture(_run(["flamegraph"] + list(options) + source, "cannot draw")[0].decode("utf-8", "replace"))
 
     def __str__(self):
