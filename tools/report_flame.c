@@ -25,16 +25,11 @@
 #define MOST_RANK 256    /* number of ranks that get weights of their own */
 #define ENTRIES   120000 /* numbers in the weights by rank, and as many by slice */
 
-struct group {
-    uint32_t node; /* its node in the tree */
-    char *name;
-};
-
 struct thread {
     int64_t id;
-    uint32_t group;
-    int32_t rank; /* index in ranks; -1: none */
-    int waits;    /* the thread is idle when it is off a CPU */
+    uint32_t node; /* its group's, in the tree */
+    int32_t rank;  /* index in ranks; -1: none */
+    int waits;     /* the thread is idle when it is off a CPU */
 };
 
 struct weight {
@@ -48,8 +43,6 @@ struct flames {
     struct fold fold;
     struct fold_stacks *stacks;
     struct sums by_rank, by_slice;
-    struct group *group;
-    uint32_t ngroups;
     struct thread *thread; /* sorted by id */
     size_t nthreads;
     int64_t *rank;
@@ -64,20 +57,8 @@ static int by_id(const void *a, const void *b) {
 
 static int add_thread(struct flames *s, sqlite3_stmt *st) {
     const char *text = (const char *)sqlite3_column_text(st, 2);
-    uint32_t g = 0;
+    uint32_t node = flame_child(s->f, FLAME_ROOT, flame_label(s->f, text, "", FLAME_GROUP));
 
-    while (g < s->ngroups && strcmp(s->group[g].name, text) != 0)
-        g++;
-    if (g == s->ngroups) {
-        struct group *more = g < 0xffff ? realloc(s->group, (g + 1) * sizeof *more) : NULL;
-        if (!more || !(more[g].name = strdup(text))) {
-            s->group = more ? more : s->group;
-            return -ENOMEM;
-        }
-        s->group = more;
-        s->ngroups++;
-        s->group[g].node = flame_child(s->f, FLAME_ROOT, flame_label(s->f, text, "", FLAME_GROUP));
-    }
     if ((s->nthreads & (s->nthreads - 1)) == 0) {
         size_t cap = s->nthreads ? 2 * s->nthreads : 1;
         struct thread *more = realloc(s->thread, cap * sizeof *more);
@@ -86,7 +67,7 @@ static int add_thread(struct flames *s, sqlite3_stmt *st) {
         s->thread = more;
     }
     struct thread *t = &s->thread[s->nthreads++];
-    *t = (struct thread){.id = sqlite3_column_int64(st, 0), .group = g, .rank = -1};
+    *t = (struct thread){.id = sqlite3_column_int64(st, 0), .node = node, .rank = -1};
     t->waits = strcmp(text, "main thread") != 0;
     if (sqlite3_column_type(st, 1) != SQLITE_NULL && s->nranks) {
         int64_t rank = sqlite3_column_int64(st, 1);
@@ -126,9 +107,9 @@ static int read_threads(struct flames *s) {
     return err ? err : rc == SQLITE_OK ? 0 : -EIO;
 }
 
-/* group, slice or rank, and idle as one number that is not 0 */
-static int64_t pack(uint32_t group, uint32_t place, int idle) {
-    return ((int64_t)(group + 1) << 32) | ((int64_t)place << 1) | idle;
+/* a group's node, slice or rank, and idle as one number that is not 0 */
+static int64_t pack(uint32_t node, uint32_t place, int idle) {
+    return ((int64_t)(node + 1) << 32) | ((int64_t)place << 1) | idle;
 }
 
 static int read_samples(struct flames *s) {
@@ -150,9 +131,9 @@ static int read_samples(struct flames *s) {
         int idle = t->waits && !sqlite3_column_int(st, 3);
         double slice = (sqlite3_column_double(st, 4) - from) / width;
         uint32_t n = slice < 0 ? 0 : slice >= SLICES ? SLICES - 1 : (uint32_t)slice;
-        rc = sums_add(&s->by_rank, pack(t->group, (uint32_t)(t->rank + 1), idle), stack, count);
+        rc = sums_add(&s->by_rank, pack(t->node, (uint32_t)(t->rank + 1), idle), stack, count);
         if (rc == SQLITE_OK)
-            rc = sums_add(&s->by_slice, pack(t->group, n, idle), stack, count);
+            rc = sums_add(&s->by_slice, pack(t->node, n, idle), stack, count);
     }
     sqlite3_finalize(st);
     sums_list(&s->by_rank);
@@ -167,7 +148,7 @@ static int find_nodes(struct flames *s, struct sums *sums, int weigh) {
 
     for (size_t i = 0; i < sums->n && rc == SQLITE_OK; i++) {
         struct sum *sum = &sums->sum[i];
-        uint32_t node = s->group[(sum->thread >> 32) - 1].node;
+        uint32_t node = (uint32_t)(sum->thread >> 32) - 1;
         if (sum->stack)
             rc = fold_stack(s->stacks, node, sum->stack, weigh ? sum->weight : 0, &node);
         else
@@ -364,9 +345,6 @@ int report_flame(struct report *r) {
     flame_free(s.f);
     sums_free(&s.by_rank);
     sums_free(&s.by_slice);
-    for (uint32_t i = 0; i < s.ngroups; i++)
-        free(s.group[i].name);
-    free(s.group);
     free(s.thread);
     free(s.rank);
     free(s.shown);

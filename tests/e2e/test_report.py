@@ -302,3 +302,18 @@ def test_one_rank_is_no_ranks(build, report, tmp_path):
     assert part(data, "traces", "")["rows"] == [["nothing was lost: 1 trace is complete"]]
     modules = part(data, "modules", "Time of modules")
     assert modules["rows"] and all(r[modules["names"].index("gpu_calls")] is None for r in modules["rows"]), "without a GPU a column of zeros tells nothing"
+
+
+def test_more_groups_of_threads_than_16_bits_count(report, sql, job, tmp_path):
+    """Each thread has a name of its own, as those of a server that names them by request may have."""
+    db = tmp_path / "many.db"
+    shutil.copy(str(job), str(db))
+    with sqlite3.connect(str(db)) as c:
+        (first, ts), = c.execute("SELECT t.first_id, min(s.ts) FROM trace_file t JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id WHERE t.id = 1")
+        free = max(n for query in ("thread", "sample") for n, in c.execute("SELECT max(id) FROM %s WHERE id < ?" % query, (first + (1 << 40),))) - first + 1
+        ids = range(free, free + 70000)
+        c.executemany("INSERT INTO thread VALUES (?, 1, ?, ?, 0, NULL, NULL, 1, 1, 0, '')", ((first + i, 10**6 + i, "request %d of many" % i) for i in ids))
+        c.executemany("INSERT INTO sample VALUES (?, ?, ?, NULL, 0, 1, 1)", ((first + i, ts, i) for i in ids))
+    c.close()
+    weights = content(report(db))["flame"]["all"]
+    assert sum(weights[1::3]) + sum(weights[2::3]) == sql(db, "SELECT sum(count) FROM sample")[0][0] > 70000

@@ -267,20 +267,36 @@ def test_a_temporary_database_is_not_opened_by_its_name(serve, database):
     assert server.process.communicate(timeout=240)[1] == b""
 
 
-def test_clients_that_take_no_answer(serve, database):
-    """More clients than there are connections to the database ask for rows and never read them: others are answered after the timeout."""
-    server = serve("--timeout", "3", database)  # two seconds more than needed, so that an answer has begun even on a busy machine
-    held = []
-    for _ in range(20):
+def hold(server, clients):
+    """That many clients ask for rows and never read them. Returns them, once each connection to the database is one of theirs."""
+    held, begun = [], set()
+    for _ in range(clients):
         s = socket.create_connection(("127.0.0.1", server.port))
         text = json.dumps({"sql": ROWS % 1000000000})
         s.sendall(("POST /api/v1/query HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s" % (TOKEN, len(text), text)).encode())
         held.append(s)
-    begun = set()
     while len(begun) < 8:  # whichever client comes first: each has a thread there
         for s in select.select([s for s in held if s not in begun], [], [], 240)[0]:
             assert s.recv(12).startswith(b"HTTP/1.1 200")
             begun.add(s)
+    return held
+
+
+def test_the_wait_for_a_connection_has_an_end(serve, database):
+    """All connections to the database are taken for a minute: a query that may take a tenth of a second is refused before that."""
+    server = serve("--timeout", "60", database)
+    held = hold(server, 8)
+    status, _, body = server.query("SELECT 1 AS a", timeout=0.1)
+    assert (status, json.loads(body)["error"]) == (503, "as many queries run as may (8), and none has ended within 2.1 s")
+    for s in held:
+        s.close()
+    wait_until(lambda: server.query("SELECT 1 AS a")[0] == 200)
+
+
+def test_clients_that_take_no_answer(serve, database):
+    """More clients than there are connections to the database ask for rows and never read them: others are answered after the timeout."""
+    server = serve("--timeout", "3", database)  # two seconds more than needed, so that an answer has begun even on a busy machine
+    held = hold(server, 20)
     stop = threading.Event()
 
     def trickle():  # never silent for so long that the connection counts as idle
@@ -293,7 +309,7 @@ def test_clients_that_take_no_answer(serve, database):
     thread = threading.Thread(target=trickle)
     thread.start()
     try:
-        assert server.query("SELECT 1 AS a")[0] == 200
+        wait_until(lambda: server.query("SELECT 1 AS a")[0] == 200)  # 503 while those come first that asked before
     finally:
         stop.set()
         thread.join()

@@ -2,9 +2,10 @@
 /*
  * sql.c - runs SQL over the database that was opened: one statement per request, whose rows are streamed as they come.
  *
- * Each request borrows one of a few connections to the database, which can only read (sql_guard.h). A progress handler ends the statement
- * when its time is over or its client has gone. A client that does not take its rows by then is disconnected, so that no client can
- * occupy a connection to the database. The first row is fetched before the answer begins, so that an error has a status of its own.
+ * Each request borrows one of a few connections to the database, which can only read (sql_guard.h), and is refused if none becomes free in
+ * the time that a query and its answer may take. A progress handler ends the statement when its time is over or its client has gone. A client
+ * that does not take its rows by then is disconnected, so that no client can occupy a connection to the database. The first row is fetched
+ * before the answer begins, so that an error has a status of its own.
  */
 #include <pthread.h>
 #include <sqlite3.h>
@@ -21,11 +22,12 @@
 #include "tools/sql_run.h"
 #include "tools/sql_select.h"
 
-#define POOL  8
-#define GRACE 2      /* seconds after the timeout in which the client must have taken the answer */
-#define STEPS 100000 /* steps of SQLite's virtual machine between two looks: about a millisecond */
-#define BLOCK 65536
-#define HEAP  (1ll << 30) /* most bytes that SQLite may allocate in this process */
+#define POOL    8
+#define GRACE   2   /* seconds after the timeout in which the client must have taken the answer */
+#define LOOK_MS 100 /* between two looks of one who waits whether its client has gone */
+#define STEPS   100000 /* steps of SQLite's virtual machine between two looks: about a millisecond */
+#define BLOCK   65536
+#define HEAP    (1ll << 30) /* most bytes that SQLite may allocate in this process */
 
 static struct {
     sqlite3 *db[POOL];
@@ -36,7 +38,7 @@ static struct {
 
 struct stream {
     struct request request;
-    int conn; /* index in the pool; -1: none */
+    int conn; /* index in the pool */
     sqlite3_stmt *st;
     double end; /* when its time is over */
     int step;   /* result of the last sqlite3_step() */
@@ -87,11 +89,22 @@ void serve_sql_close(void) {
         sqlite3_close(pool.db[i]);
 }
 
-static int take(void) {
+/* Waits for a connection for so many seconds, while the client is there. Returns its index, or -1. */
+static int take(const struct request *r, double seconds) {
+    double end = tool_seconds() + seconds;
+    int i = -1;
+
     pthread_mutex_lock(&pool.lock);
-    while (!pool.nfree)
-        pthread_cond_wait(&pool.back, &pool.lock);
-    int i = pool.free[--pool.nfree];
+    while (!pool.nfree && tool_seconds() < end && !serve_gone(r)) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += LOOK_MS * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_clockwait(&pool.back, &pool.lock, CLOCK_MONOTONIC, &until);
+    }
+    if (pool.nfree)
+        i = pool.free[--pool.nfree];
     pthread_mutex_unlock(&pool.lock);
     return i;
 }
@@ -141,10 +154,8 @@ static void end(void *arg) {
     if (s->out)
         fclose(s->out);
     sqlite3_finalize(s->st);
-    if (s->conn >= 0) {
-        sqlite3_progress_handler(pool.db[s->conn], 0, NULL, NULL);
-        give_back(s->conn);
-    }
+    sqlite3_progress_handler(pool.db[s->conn], 0, NULL, NULL);
+    give_back(s->conn);
     free(s->v);
     free(s->text);
     free(s);
@@ -257,12 +268,19 @@ enum MHD_Result serve_sql(const struct request *r) {
         return serve_error(r, MHD_HTTP_BAD_REQUEST, "live must be true or false");
     if (!pool.n || cJSON_IsTrue(live))
         return serve_live_query(r, sql, format, seconds);
+    int conn = take(r, seconds + GRACE);
+    if (conn < 0)
+        return serve_error(r, MHD_HTTP_SERVICE_UNAVAILABLE,
+                           "as many queries run as may (%d), and none has ended within %.1f s",
+                           pool.n, seconds + GRACE);
     struct stream *s = calloc(1, sizeof *s);
-    if (!s)
+    if (!s) {
+        give_back(conn);
         return MHD_NO;
+    }
     s->request = *r;
     s->request.body = NULL; /* it is freed before rows are streamed */
-    s->conn = take();
+    s->conn = conn;
     s->end = tool_seconds() + seconds;
     serve_until(r, seconds + GRACE);
     sqlite3_progress_handler(pool.db[s->conn], STEPS, is_over, s);
