@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -136,7 +137,8 @@ static void show(char *text, size_t n) {
             fwrite(text, 1, n, f);
             int rc = pclose(f);
             sigaction(SIGPIPE, &before, NULL);
-            if (rc == 0 || !pager)
+            int code = WIFEXITED(rc) ? WEXITSTATUS(rc) : 128;
+            if (code == 0 || code >= 128) /* Ctrl-C in the pager: seen enough */
                 return;
         }
     }

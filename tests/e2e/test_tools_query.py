@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing-query: formats, inputs and errors. Tables are compared byte for byte."""
 import csv
+import fcntl
 import io
 import json
 import os
@@ -9,7 +10,9 @@ import re
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -323,6 +326,37 @@ def test_a_signal_at_the_prompt_drops_the_statement(build, db, tmp_path):
         terminal.read_until(rb"interrupted")
         terminal.type(b"SELECT 6 * 8 AS answer;\n")
         terminal.read_until(rb"48")
+        terminal.type(b"\\q\n")
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+
+
+ROWS_OF_TWO_SCREENS = b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60) SELECT 'row ' || i AS r FROM n;\n"
+
+
+@pytest.mark.parametrize("pager", ["echo paged; sleep 1000", "echo paged; false", "no-such-pager", None])
+def test_the_pager(build, db, tmp_path, pager):
+    """Who leaves the pager by Ctrl-C has seen enough: only if there is none, or it fails, the rows are shown without it."""
+    from test_record_terminal import Terminal
+    env = dict(os.environ, HOME=str(tmp_path), TERM="xterm", PAGER=pager or "")
+    if not pager:  # none is named, and neither less nor more is installed
+        del env["PAGER"]
+        env["PATH"] = str(tmp_path)
+        pager = ""
+    terminal = Terminal([build.tool("probing-query"), db], tmp_path, env)
+    try:
+        fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("4H", 30, 100, 0, 0))
+        terminal.read_until(rb"probing> ")
+        terminal.type(ROWS_OF_TWO_SCREENS)
+        if "paged" in pager:
+            terminal.read_until(rb"paged\r\n")
+        if "sleep" in pager:
+            terminal.type(b"\x03")
+        shown = terminal.read_until(rb"\(60 rows\)")
+        assert (b"row 59" in shown) == ("sleep" not in pager), shown
+        terminal.type(b"SELECT 6 * 7 AS answer;\n")
+        terminal.read_until(rb"42")
         terminal.type(b"\\q\n")
         assert terminal.wait() == 0
     finally:
