@@ -62,6 +62,11 @@ static int is_plain(const char *s, size_t n) {
     return n > 0;
 }
 
+static int is_nul(const char *s, size_t n) {
+    return !*s && !memcmp(s, s + 1, n - 1);
+}
+
+/* A process that gives itself a title (setproctitle) writes it over its arguments: text, and NUL bytes up to where they ended. */
 char *text_command(const void *bytes, size_t n) {
     const char *p = bytes;
     char *line = malloc(n * 4 + 4), *q = line;
@@ -70,6 +75,11 @@ char *text_command(const void *bytes, size_t n) {
         return NULL;
     if (n && p[n - 1] == 0)
         n--;
+    const char *nul = n ? memchr(p, 0, n) : NULL;
+    if (nul && nul != p && is_nul(nul, n - (size_t)(nul - p))) {
+        free(line);
+        return text_utf8(p, (size_t)(nul - p), NULL);
+    }
     for (size_t i = 0; i <= n && n;) {
         const char *end = memchr(p + i, 0, n - i);
         size_t len = end ? (size_t)(end - (p + i)) : n - i;

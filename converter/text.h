@@ -14,7 +14,7 @@
 
 /* Returns n bytes as UTF-8; NUL bytes become U+FFFD too. *len (`len` may be NULL): length of the result. */
 char *text_utf8(const void *p, size_t n, size_t *len);
-/* Returns NUL-separated arguments as one command line, quoted so that a POSIX shell reads them back. */
+/* Returns NUL-separated arguments as one command line, quoted so that a POSIX shell reads them back; a title as it is. */
 char *text_command(const void *p, size_t n);
 /* Returns n bytes as lower-case hex digits. */
 char *text_hex(const void *p, size_t n);

@@ -66,7 +66,7 @@ int meta_note(struct writer *w, unsigned level, const char *part, const char *fm
 
 void meta_command(char *buf, size_t n) {
     size_t len = proc_read_file("/proc/thread-self/cmdline", buf, n);
-    for (size_t i = 0; i < len; i++)
-        if (!buf[i] || (unsigned char)buf[i] < ' ')
-            buf[i] = i + 1 < len ? ' ' : 0;
+    for (size_t i = len, text = 0; i-- > 0;) /* a title ends in many NULs */
+        if ((text |= buf[i] != 0) && (unsigned char)buf[i] < ' ')
+            buf[i] = ' ';
 }

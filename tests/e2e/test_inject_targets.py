@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing inject with targets in every state of the table of failures: it is done, or refused for a named reason."""
 import glob
+import json
 import os
 import random
 import signal
@@ -67,6 +68,27 @@ def test_files_mapped_as_data_are_not_libraries(probing, python, target):
     process = target(python, COPIES)
     assert probing(process.pid, "inject").returncode == 0
     assert finish(process) == (0, "right", "")
+
+
+# As setproctitle does it, in Ray's and gunicorn's workers.
+TITLED = HEAD.replace('print("up"', """
+import ctypes
+first, end_of = map(int, open("/proc/self/stat").read().rsplit(")", 1)[1].split()[45:47])
+ctypes.memmove(first, b"ray::Train worker".ljust(end_of - first, bytes(1)), end_of - first)
+print("up\"""") + """
+while go(): time.sleep(0.01)
+print("right")
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_one_that_gave_itself_a_title(build, probing, python, target, run, convert, sql, tmp_path):
+    process = target(python, TITLED)
+    trace = tmp_path / "titled.zst"
+    probing(process.pid, "inject", "-o", trace)
+    [command] = [p["command"] for p in json.loads(run([build.tool("probing"), "list", "--json"]).stdout) if p["pid"] == process.pid]
+    assert finish(process) == (0, "right", "")
+    assert (command, sql(convert(trace), "SELECT command FROM trace")) == ("ray::Train worker", [("ray::Train worker",)])
 
 
 HOLDS_GIL = HEAD + """

@@ -306,6 +306,13 @@ static void texts(void **state) {
     p = text_command("a\0\0b c\0d'e\0", 11);
     assert_string_equal(p, "a '' 'b c' 'd'\\''e'");
     free(p);
+    /* a title that was written over the arguments */
+    p = text_command("ray::Train worker\0\0\0\0\0", 22);
+    assert_string_equal(p, "ray::Train worker");
+    free(p);
+    p = text_command("a\0b\0\0\0", 6);
+    assert_string_equal(p, "a b '' ''");
+    free(p);
     text_python(0x030d00c2, version);
     assert_string_equal(version, "3.13.0rc2");
     text_python(0, version);
