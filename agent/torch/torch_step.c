@@ -31,7 +31,8 @@ static struct {
     const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
     int certain;                /* is_another() was called: look the optimizer up at each step */
     int called; /* root's call since the last step ended: 1: evaluation; 2: perhaps; 3: perhaps a step's */
-    int fresh;      /* no pass with gradients since then */
+    int fresh;      /* no pass with gradients since then, or since a backward pass */
+    int amid;       /* a backward pass since then; 2: the step's part before is written */
     uint32_t idle;  /* serial of the last root called without gradients since both, or 0 */
     uint32_t row;   /* number of the current row of such calls */
     int evaluating; /* the outermost call in progress is evaluation; 2: the one that ended goes on */
@@ -39,10 +40,11 @@ static struct {
     const void *whole;   /* the module whose unseen call the last call was a part of; or NULL */
     uint32_t part;       /* serial of the first part of that call */
     uint64_t ends[IDLE]; /* calls without gradients that have ended and may be evaluation */
-    unsigned idles, usual, now; /* `ends` in use; calls before passes, of the last step and this */
-    int again;                  /* one of these models came again */
-    int passed; /* a backward pass since the last zero_grad(), and since a step ended */
-    int unseen; /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
+    unsigned idles, now; /* `ends` in use; calls before this pass */
+    unsigned usual[2];   /* calls before the last pass: at a step's begin, and amid one */
+    int again;           /* one of these models came again */
+    int passed;          /* a backward pass since the last zero_grad(), and since a step ended */
+    int unseen;          /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
     uint64_t zeroed[UNSEEN]; /* when they ended */
     uint64_t asked;          /* when a batch was asked for after the last backward pass, 0 */
     uint64_t number, begin, root_end, first; /* first: the number as recording began */
@@ -101,7 +103,7 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
     if (!root || s.by_hand)
         s.idles = s.now = s.again = 0;
     s.begin = end;
-    s.called = s.passed = s.anew = 0;
+    s.called = s.passed = s.anew = s.amid = 0;
     s.fresh = 1;
     s.credit += s.rate;
     s.deep = s.credit >= MILLION;
@@ -218,7 +220,7 @@ static void zeroes(struct torch_thread *l) {
 
 /* Writes that what ended at `end` (0: now) was evaluation, if steps are counted; the coming step begins after it. */
 static void put_evaluation(struct torch_thread *l, uint64_t end) {
-    if ((!s.optimizer && !s.by_hand) || s.manual)
+    if ((!s.optimizer && !s.by_hand && !s.amid) || s.manual)
         return;
     s.begin = put_end(l, s.evaluating == 2 ? TORCH_GOES_ON : TORCH_EVALUATION, end);
     __atomic_store_n(&steps_begun, s.begin, __ATOMIC_RELAXED);
@@ -233,33 +235,39 @@ static void put_idles(struct torch_thread *l, unsigned but) {
     memmove(s.ends, s.ends + n, s.idles * sizeof *s.ends);
 }
 
+/* So many calls without gradients before a pass are the step's. */
+static unsigned usual_calls(void) {
+    return s.usual[s.amid && s.usual[1] > s.usual[0]];
+}
+
 /* A call of m without gradients begins; n is the module whose call is seen. */
 static void idles(struct torch_thread *l, struct node *m, const struct node *n) {
     int trained = is_trained(m) || is_trained(n), again = comes_again(m);
     int evaluates = trained && node_evaluates(n);
     if (evaluates)
         zeroes(l);
-    if (evaluates && !s.fresh && s.optimizer && s.unseen < 0 && !s.manual)
-        s.begin = put_end(l, TORCH_PART, 0), s.fresh = 1;
+    if ((s.fresh ? s.amid == 1 : evaluates && s.backward) && !s.manual)
+        put_end(l, TORCH_PART, 0), s.fresh = 1, s.amid = 2;
+    unsigned usual = usual_calls();
     int behind = s.evaluated && s.idle && !trained; /* a reference model's call after a model's */
     s.evaluating = s.evaluated =
-        s.fresh && (evaluates || (again && trained) || ((again || behind) && !s.usual));
+        s.fresh && (evaluates || (again && trained) || ((again || behind) && !usual));
     if (s.fresh) {
         s.again |= again;
         s.now += !evaluates;
         s.idles += !s.evaluating && s.idles < IDLE;
         if (s.evaluating || s.again)
-            put_idles(l, s.evaluating ? 0 : s.usual);
+            put_idles(l, s.evaluating ? 0 : usual);
     }
     m->row = s.row, m->after = s.idle, s.idle = m->serial;
 }
 
-/* A pass with gradients begins. Before a step's first one, as many calls without gradients as before the last step's are a teacher's, and the step's. */
+/* A pass with gradients begins. Before it, as many calls without gradients as before the last one are a teacher's, and the step's. */
 static void freshens(struct torch_thread *l) {
-    if (s.fresh && s.again && s.usual)
-        put_idles(l, s.usual);
+    if (s.fresh && s.again && usual_calls())
+        put_idles(l, usual_calls());
     if (s.fresh && s.now <= TEACHERS)
-        s.usual = s.now;
+        s.usual[s.amid != 0] = s.now;
     s.fresh = s.idles = s.now = s.again = 0;
 }
 
@@ -319,6 +327,7 @@ void step_backward(struct torch_thread *l) {
     if (l == s.leader) {
         freshens(l);
         s.grouped = 0;
+        s.fresh = s.amid = 1;
         steps_underway(1);
     }
 }
@@ -472,13 +481,9 @@ void step_rate(uint32_t millionths) {
 }
 
 void step_reset(int anew) {
-    uint64_t number = anew ? 0 : s.number;
-    uint32_t rate = s.rate;
-    memset(&s, 0, sizeof s);
+    uint64_t n = anew ? 0 : s.number;
+    s = (__typeof__(s)){.number = n, .first = n, .rate = s.rate, .deep = 1, .fresh = 1};
     frame_forget();
-    s.number = s.first = number;
-    s.rate = rate;
-    s.deep = s.fresh = 1;
     counted = anew ? 0 : counted;
     __atomic_store_n(&steps_manual, manual, __ATOMIC_RELEASE);
 }

@@ -13,8 +13,8 @@
  *   views; if none did, a call after an evaluation is evaluation, too. Each call is a row, and the step begins after them; the parts that a bound method
  *   (f = m.__call__; f(x)) or another method (m.decode(x)) calls are one, up to a part of another model, or its first part again. What makes a batch,
  *   within the DataLoader, is no evaluation.
- * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step, less the evaluation between them of a model in evaluation
- *   mode. A step that GradScaler skips calls no Optimizer.step, so its passes count in the next one.
+ * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step, less the evaluation after a backward pass (by the same
+ *   rules; of a model in evaluation mode, anywhere between them). A step that GradScaler skips calls no Optimizer.step, so its passes count in the next one.
  * - A compiled Optimizer.step after a backward pass is seen, too, where torch's own classes have it. Where none is seen, Optimizer.zero_grad after a
  *   backward pass ends a step, or the batch or evaluation that comes before it: from the eighth on, all eight at once (GradScaler may skip steps).
  * - Without an optimizer each outermost call of the first root module is a step. In a training that steps by hand the first such call after a backward

@@ -147,13 +147,10 @@ static void check(enum trigger_kind kind, uint64_t taking) {
 }
 
 void trigger_step_open(void) {
-    steps.lock = 0;
-    steps.n = steps.at = 0;
-    steps.last_end = steps.resumed = 0;
+    memset(&steps, 0, sizeof steps);
     steps.opened = steps.checked = sys_now();
     steps_alive(0); /* forget the sign of life of an earlier recording */
-    steps.fired[TRIGGER_slow_step] = steps.fired[TRIGGER_hang] = UINT64_MAX;
-    steps.slow_open = 0;
+    steps.fired[TRIGGER_slow_step] = steps.fired[TRIGGER_hang] = -1;
     ended_ready = 0;
     steps_on_end(on_step);
 }

@@ -113,6 +113,26 @@ for _ in range(3):
     evaluate(2)
 m(x).sum().backward(); opt.step()
 """, [("optimizer", 2, 8, 8, 2), ("evaluation", 5, 5, 0, 0)] + [("optimizer", 2, 10, 10, 2), ("evaluation", 5, 5, 0, 0)] * 2 + [("optimizer", 1, 3, 3, 1)]),
+    "evaluation_amid_accumulation_in_training_mode": ("""
+average = Model()
+@torch.no_grad()
+def check(n, k):
+    for _ in range(n): k(x)
+for look in [lambda: evaluate(3), lambda: check(4, m), lambda: check(30, average)]:  # the first before the first step
+    m(x).sum().backward()
+    look()
+    m(x).sum().backward(); opt.step()
+train()
+""", [("evaluation", 3, 3, 0, 0), ("optimizer", 1, 2, 2, 1), ("evaluation", 4, 4, 0, 0), ("optimizer", 1, 2, 2, 1), ("evaluation", 30, 30, 0, 0),
+      ("optimizer", 21, 22, 22, 21)]),
+    "a_teacher_of_two_views_amid_accumulation": ("""
+teacher = net()
+for i in range(20):
+    with torch.no_grad(): a, b = teacher(x), teacher(2 * x)
+    ((m(x) - b) + (m(2 * x) - a)).pow(2).sum().backward()
+    if i == 9: evaluate(5)
+    if i % 4 == 3: opt.step()
+""", [("evaluation", 2, 2, 0, 0), ("optimizer", 2, 30, 8, 2), ("evaluation", 5, 5, 0, 0), ("optimizer", 3, 48, 12, 3)]),
     "evaluation_of_another_at_first": ("""
 average = Model()
 evaluate(4, average)
