@@ -184,7 +184,10 @@ static int signal_thread(struct sampler_table *s, struct sampled *t, const struc
     }
     if (!s->checked) { /* only once in a tick, because it is a system call */
         s->checked = 1;
+        int signo = handler_signo();
         s->no_signal = handler_check() != 0;
+        for (struct sampled *o = s->thread; o < s->thread + s->n && handler_signo() != signo; o++)
+            o->shut = SHUT_CHECKS; /* whether it blocks the new signal is not known yet */
     }
     /* A sample that stands for several ticks of a span has the time at which it was taken. */
     uint64_t now, first = tick->at - (n - tick->span) * s->period;
