@@ -254,7 +254,7 @@ static void idles(struct torch_thread *l, struct node *m, const struct node *n) 
         s.fresh && (evaluates || (again && trained) || ((again || behind) && !usual));
     if (s.fresh) {
         s.again |= again;
-        s.now += !evaluates;
+        s.now = again && trained ? 0 : s.now + !evaluates;
         s.idles += !s.evaluating && s.idles < IDLE;
         if (s.evaluating || s.again)
             put_idles(l, s.evaluating ? 0 : usual);
