@@ -247,6 +247,15 @@ def test_who_died_first_may_have_no_trace(build, run, simulated_job, tmp_path, f
     assert re.search(r"exception RuntimeError: Connection closed by peer.*; ranks 2,6 may have died before: their traces are not here \(\w+ number \d+ of group \S+ failed\)$", answer), answer
 
 
+def test_who_died_in_a_job_that_hung(build, run, simulated_job):
+    """A rank that is in no call with the one that never came has not waited for it in that call."""
+    job = simulated_job("--no-world", "--tp", "4", "--hang", "6:6")
+    answer, _ = ask(build, run, "died", job / "out.db")
+    assert re.search(r"^rank 0 .*; the job hung then: rank 6 had not come to \w+ number \d+ of group (tp1|dp2): `probing ask hang`$", answer), answer
+    answer, _ = ask(build, run, "died", *sorted(job.glob("*/*-r[26]-*.zst")))
+    assert re.search(r"^rank 2 .*; it had waited for rank 6 in \w+ number \d+ of group dp2: `probing ask hang`$", answer), answer
+
+
 def test_where_an_exception_was_raised(build, run, tmp_path):
     program = tmp_path / "fails.py"
     program.write_text("def fails(x):\n    return 1 // x\ndef main():\n    fails(0)\n" + HOOKED + "wait_for_agent()\nmain()\n")

@@ -48,8 +48,11 @@ SELECT printf('%s on %s at %s: %s %s%s%s%s', CASE WHEN rank IS NULL AND EXISTS (
   ELSE coalesce((SELECT coalesce('rank ' || l.rank || '''s data loader (process ' || l.pid || ')', 'data loader ' || l.pid || ' of process ' || l.ppid) FROM trace_file l WHERE l.id = trace_id AND l.role = 'dataloader'),
     'rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') END, coalesce((SELECT host FROM trace_file WHERE id = trace_id), '?'),
   strftime('%Y-%m-%d %H:%M:%f', timestamp, 'unixepoch'), kind, coalesce(detail, ''), coalesce((SELECT ', ' || does FROM place), ''),
-  coalesce((SELECT printf('; it had waited for rank %d in %s number %d of group %s: `probing ask hang`', h.rank, h.op, h.seq, h."group") FROM hangs h
-    WHERE h.cause AND h.state = 'never came' AND died.kind IN ('exception', 'killed', 'term') AND h.rank <> died.rank AND h.since < died.timestamp - iif(died.kind = 'exception', 0, 1) ORDER BY h.level LIMIT 1), '')
+  -- who waits for the cause of a hang waits for that rank; who does not is in a job that hangs, and was perhaps kept by it through others
+  coalesce((SELECT printf(iif(h.direct, '; it had waited for rank %d in %s number %d of group %s', '; the job hung then: rank %d had not come to %s number %d of group %s') || ': `probing ask hang`', h.rank, h.op, h.seq, h."group")
+    FROM (SELECT *, died.rank IN (SELECT value FROM json_each('[' || waiters || ']')) AS direct FROM hangs) h
+    WHERE h.cause AND h.state = 'never came' AND died.kind IN ('exception', 'killed', 'term') AND h.rank <> died.rank AND h.since < died.timestamp - iif(died.kind = 'exception', 0, 1)
+    ORDER BY h.direct DESC, h.level LIMIT 1), '')
   -- whose calls failed need not be the first: the others, of whom that is not known, are named
   || coalesce((SELECT printf('; rank%s %s may have died before: %s %s (%s number %d of group %s failed)', iif(count(DISTINCT h.rank) > 1, 's', ''), ranges(h.rank), iif(count(DISTINCT h.rank) > 1, 'their', 'its'),
       iif(max(h.state) = 'not recorded', iif(count(DISTINCT h.rank) > 1, 'traces are not here', 'trace is not here'), iif(count(DISTINCT h.rank) > 1, 'traces are cut off', 'trace is cut off')), h.op, h.seq, h."group")

@@ -29,7 +29,7 @@ SELECT a.process, z.low - a.low AS more, z.low - h.low AS later, z.at, z.at - a.
   (SELECT min(nth) FROM floor WHERE process = a.process AND low >= z.low - 0.05 * (z.low - a.low)) AS grows_to, a.low AS low, z.low AS high, z.nth AS n
 FROM floor a JOIN floor z ON z.process = a.process AND z.nth = z.n JOIN floor h ON h.process = a.process AND h.nth = 1 + h.n / 2 WHERE a.nth = 1;
 CREATE TEMP TABLE growth AS -- how: 'steady' (in both halves, and not in one leap); 'late' (it began to in the later half, and goes on; it never held so much before); 'once' (in one leap, or until some time); 'swings': none of these; NULL: not much
-SELECT w.trace_id, w.rank, w.pid, coalesce('rank ' || w.rank || ' (process ' || w.pid || ')', 'rank ' || w.rank, 'process ' || w.pid, 'a process that is not named') AS who, coalesce(c.seconds, 0) AS seconds, c.most, c.low AS least, c.more, c.how, f.at AS since, u.at AS until,
+SELECT w.trace_id, w.rank, w.pid, coalesce('rank ' || w.rank || ' (process ' || w.pid || ')', 'rank ' || w.rank, 'process ' || w.pid, 'a process that is not named') AS who, coalesce(c.seconds, 0) AS seconds, max(0, w.until - w.since) AS worked, c.most, c.low AS least, c.more, c.how, f.at AS since, u.at AS until,
   CASE c.how WHEN 'steady' THEN c.more / c.took WHEN 'late' THEN (c.high - f.low) / (c.at - f.at) WHEN 'swings' THEN 0 ELSE coalesce(min(c.more / c.took, c.later / c.later_took), 0) END AS slope
 FROM work w LEFT JOIN (SELECT *, CASE WHEN n < 6 OR more <= 0.05 * most THEN NULL
     WHEN leap < 0.5 * more AND grows_from < 3 AND later / later_took > 0.3 * more / took AND (more - later) / (took - later_took) > 0.3 * more / took THEN 'steady'
@@ -37,7 +37,7 @@ FROM work w LEFT JOIN (SELECT *, CASE WHEN n < 6 OR more <= 0.05 * most THEN NUL
     WHEN grows_to < n THEN 'once' ELSE 'swings' END AS how FROM change) c ON c.process = w.rowid
 LEFT JOIN floor f ON f.process = w.rowid AND f.nth = c.grows_from LEFT JOIN floor u ON u.process = w.rowid AND u.nth = c.grows_to;
 SELECT CASE WHEN seconds <= 10
-  THEN printf('too short to say: %.1f s were recorded after the program had begun its work, at most %.0f MB', seconds, (SELECT max(memory_mb) FROM memory_usage))
+  THEN printf('too short to say: %.1f s were recorded after the program had begun its work, at most %.0f MB', worked, (SELECT max(memory_mb) FROM memory_usage))
   WHEN how IN ('steady', 'late') THEN printf('%s grows by %.2f MB a minute%s, to %.0f MB', who, slope * 60 / 1e6, iif(how = 'late', ' since ' || strftime('%H:%M:%S', since, 'unixepoch'), ''), most / 1e6)
     || coalesce((SELECT printf(', %.0f %% of it in shared memory or mapped files', min(100, 100.0 * (max(m.shared) - min(m.shared)) / more)) FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id
       WHERE t.id = growth.trace_id AND m.ts / 1e9 BETWEEN growth.since AND growth.until HAVING max(m.shared) - min(m.shared) > 0.2 * more), '')
