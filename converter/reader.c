@@ -335,3 +335,7 @@ uint64_t reader_file_size(const struct reader *r) {
 uint64_t reader_size(const struct reader *r) {
     return r->end - r->begin;
 }
+
+uint64_t reader_end(const struct reader *r) {
+    return r->end;
+}

@@ -138,6 +138,7 @@ int reader_error(const struct reader *r);
 /* Returns the number of blocks that are missing by their numbers; *tail: bytes of a last block that is cut off. Reads nothing. */
 uint64_t reader_gaps(const struct reader *r, uint64_t *tail);
 uint64_t reader_size(const struct reader *r);      /* bytes of the trace */
+uint64_t reader_end(const struct reader *r);       /* the offset in the file at which it ends */
 uint64_t reader_file_size(const struct reader *r); /* bytes of the whole file */
 
 /* Decompresses block i and checks it. Returns 0; -EBADMSG: it is damaged (and counted); -ENOTSUP: this reader cannot read it (also

@@ -79,14 +79,22 @@ static int put_seek_table(struct out *o) {
     return rc;
 }
 
-/* Copies the beginning of a block that the trace was cut off in, so that the packed trace is cut off, too: its process may have done more. */
+/*
+ * Copies the beginning of a block that the trace was cut off in, so that the packed trace is cut off, too: its process may have done more. The block gets
+ * the next number here. Otherwise, if another trace follows, it would look like the first block of a trace of its own.
+ */
 static int put_tail(struct out *o, const struct pack_part *part) {
     uint8_t buf[65536];
+    struct trace_hint h;
     int fd = open(part->path, O_RDONLY | O_CLOEXEC | O_NOCTTY), rc = fd < 0 ? -errno : 0;
-    off_t end = rc ? 0 : lseek(fd, 0, SEEK_END);
 
     for (uint64_t left = part->tail_bytes; !rc && left;) {
-        ssize_t n = pread(fd, buf, left < sizeof buf ? left : sizeof buf, end - (off_t)left);
+        ssize_t n =
+            pread(fd, buf, left < sizeof buf ? left : sizeof buf, (off_t)(part->end - left));
+        if (left == part->tail_bytes && n > 0 && trace_hint_get(buf, (size_t)n, &h) == 0) {
+            h.seq = o->b->seq;
+            trace_hint_put(buf, &h);
+        }
         rc = n > 0 ? write_all(o->fd, buf, (size_t)n) : n < 0 ? -errno : -ESTALE;
         left -= n > 0 ? (size_t)n : 0;
         o->p->bytes_out += n > 0 ? (size_t)n : 0;

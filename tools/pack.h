@@ -26,6 +26,7 @@ struct pack_part {
     uint64_t first;  /* when it began: ts of its first process record */
     uint64_t *at;    /* ts of all its process records; a joined trace has those of its parts */
     size_t said;
+    uint64_t end; /* the offset in the file at which it ends */
     uint64_t bytes, damaged_records, damaged_blocks, tail_bytes;
 };
 

@@ -124,6 +124,7 @@ static int add(struct pack *p, struct reader *r, const char *path, unsigned numb
     if (!known)
         who.key[0] = 0;
     part.bytes = reader_size(r);
+    part.end = reader_end(r);
     part.damaged_records = loss.damaged_records;
     part.damaged_blocks = loss.damaged_blocks + loss.excess_blocks + loss.missing_blocks;
     part.tail_bytes = loss.tail_bytes;

@@ -331,6 +331,26 @@ def test_what_was_cut_off_is_so_when_packed(build, run, pack, sql, tmp_path):
     assert found[0] == found[1] == found[2] == found[3] and found[0][0][0][0] == "cut_off_bytes" and found[0][0][0][1] > 0
 
 
+def test_what_was_cut_off_among_others(build, run, pack, sql, tmp_path):
+    """The beginning of a block stays the end of its own trace, which others follow: also where packing added blocks, so that its number was used again, and
+    where the trace was one of several in a file before."""
+    job, convert = tmp_path / "job", build.tool("probing-convert")
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", str(job), "--ranks", "3", "--nodes", "1", "--minutes", "0.1",
+         "--hz", "10", "--seed", "21", "--tear", "0"])
+    traces = sorted(job.glob("*/*.zst"))
+    pack(job, "-o", tmp_path / "one.zst", check=1)
+    (tmp_path / "joined.zst").write_bytes(b"".join(p.read_bytes() for p in traces))
+    pack(tmp_path / "joined.zst", "-o", tmp_path / "two.zst", check=1)
+    pack(tmp_path / "one.zst", "-o", tmp_path / "again.zst", check=1)
+    found = []
+    for n, source in enumerate((job, tmp_path / "one.zst", tmp_path / "two.zst", tmp_path / "again.zst")):
+        run([convert, "-q", source, tmp_path / ("%d.db" % n)], check=1)
+        found.append([sql(tmp_path / ("%d.db" % n), q) for q in ("SELECT reason, count FROM lost", "SELECT rank, complete FROM trace ORDER BY 1",
+                                                                "SELECT count(*), sum(count) FROM samples")])
+    assert found[0] == found[1] == found[2] == found[3], found
+    assert found[0][:2] == [[("cut_off_bytes", found[0][0][0][1])], [(0, 0), (1, 1), (2, 1)]]
+
+
 @pytest.mark.slow
 def test_copies_count_once(recorded, pack, convert, sql, tmp_path):
     shutil.copy(recorded, tmp_path / "copy.zst")
