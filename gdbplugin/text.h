@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text.h - what the inspect library returns: text for people, JSON, and lines that say why something could not be done and
- * what to do about it.
+ * text.h - what the inspect library returns: text for people, JSON, and lines that say why something could not be done and what to do about it.
  *
  *     struct text t = {0};
  *     text_put(&t, "thread %d \"%q\"\n", tid, name);

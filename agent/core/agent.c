@@ -83,10 +83,9 @@ static const char *lacks_space(void) {
 /*
  * ---- fork: a child leaves its parent's recording alone and begins one of its own ----
  *
- * The child's memory is a copy in which the agent's threads do not exist. The handler resets
- * what they left, and starts a service thread that waits a while before it creates any file, because most children exec or exit at once. The service thread
- * holds the fork lock while it opens or closes things, so that the copy is consistent; the forking thread waits for the lock for a limited time, after which
- * the child leaks.
+ * The child's memory is a copy in which the agent's threads do not exist. The handler resets what they left, and starts a service thread that waits a
+ * while before it creates any file, because most children exec or exit at once. The service thread holds the fork lock while it opens or closes things, so
+ * that the copy is consistent; the forking thread waits for the lock for a limited time, after which the child leaks.
  */
 static void child(void) {
     struct agent *a = &probing_agent;
