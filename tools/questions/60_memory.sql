@@ -37,7 +37,8 @@ FROM work w LEFT JOIN (SELECT *, CASE WHEN n < 6 OR more <= 0.05 * most THEN NUL
     WHEN grows_to < n THEN 'once' ELSE 'swings' END AS how FROM change) c ON c.process = w.rowid
 LEFT JOIN floor f ON f.process = w.rowid AND f.nth = c.grows_from LEFT JOIN floor u ON u.process = w.rowid AND u.nth = c.grows_to;
 SELECT CASE WHEN seconds <= 10
-  THEN printf('too short to say: %.1f s were recorded after the program had begun its work, at most %.0f MB', worked, (SELECT max(memory_mb) FROM memory_usage))
+  THEN iif(worked <= 10, printf('too short to say: %.1f s were recorded after the program had begun its work', worked), printf('too little to say: memory was read in %.1f of the %.1f s of its work', seconds, worked))
+    || printf(', at most %.0f MB', (SELECT max(memory_mb) FROM memory_usage))
   WHEN how IN ('steady', 'late') THEN printf('%s grows by %.2f MB a minute%s, to %.0f MB', who, slope * 60 / 1e6, iif(how = 'late', ' since ' || strftime('%H:%M:%S', since, 'unixepoch'), ''), most / 1e6)
     || coalesce((SELECT printf(', %.0f %% of it in shared memory or mapped files', min(100, 100.0 * (max(m.shared) - min(m.shared)) / more)) FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id
       WHERE t.id = growth.trace_id AND m.ts / 1e9 BETWEEN growth.since AND growth.until HAVING max(m.shared) - min(m.shared) > 0.2 * more), '')
