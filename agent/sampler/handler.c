@@ -297,7 +297,7 @@ static void pass_on(int signo) {
 
 static __attribute__((noinline)) void handle(int signo, struct request *s, void *uc) {
     int saved = errno;
-    uint32_t nobody, *inside = s && is_mine(s) ? &s->inside : &nobody;
+    uint32_t nobody = 0, *inside = s && is_mine(s) ? &s->inside : &nobody;
     __atomic_store_n(inside, 1, __ATOMIC_RELAXED);
     struct handler *h = quiesce_enter(&g.active, &g.armed);
     if (s)
