@@ -84,6 +84,28 @@ def test_a_hang_is_found_without_comparing_each_rank_with_each(db):
     assert len(of_a_member) > 2 and "SCAN p" not in of_a_member, of_a_member
 
 
+def test_the_question_why_it_hangs_grows_with_the_job_and_not_faster(build, run, tmp_path):
+    """Where no call is incomplete, where each rank stands is looked at: what that takes is proportional to the number of ranks."""
+    run([build.tool("probing"), "ask", "hang", "--sql"], stdout=open(str(tmp_path / "q.sql"), "w"))
+    took = []
+    for ranks in (20, 80):
+        out = tmp_path / str(ranks)
+        run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", out, "--nodes", "2", "--minutes", "0.1", "--hz", "20", "--layers", "1",
+             "--hang", "3:2", "--ranks", str(ranks)])
+        run([build.tool("probing-convert"), "-q", out, tmp_path / "out.db", "-f"])
+        steps = []
+        with sqlite3.connect(str(tmp_path / "out.db")) as c:
+            c.enable_load_extension(True)
+            c.load_extension(str(build.lib / "probing"))
+            c.executescript("DELETE FROM comm WHERE flags & 1; DELETE FROM hang;"
+                            "UPDATE frame SET name = 'init_process_group', file = 'distributed_c10d.py' WHERE name = '<module>'")
+            c.set_progress_handler(lambda: steps.append(1), 1000)
+            c.executescript((tmp_path / "q.sql").read_text())
+            assert c.execute("SELECT count(*) FROM joining").fetchone() == (ranks,)
+        took.append(len(steps))
+    assert took[1] < 6 * took[0], took
+
+
 def test_no_view_takes_long_to_plan(db):
     """SQLite expands a name in a WITH again at each place where it is used, together with everything that it is made of, so these
     expansions multiply: for hangs_made it once looked up 346,192 columns, which took two seconds in each conversion of a job that was

@@ -12,10 +12,10 @@ FROM (SELECT *, row_number() OVER (PARTITION BY run, "group", seq, op, waiters, 
 GROUP BY run, "group", seq, op, waiters, state
 ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state IN ('cut off', 'not recorded'), state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
 CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then
-SELECT coalesce(t.rank, o.rank) AS rank, t.id AS trace, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT * FROM waits LIMIT 1) w
+SELECT coalesce(t.rank, o.rank) AS rank, t.id AS trace, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT *, (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS waits.run) AS attempt FROM waits LIMIT 1) w
 CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
-WHERE coalesce(g.name, 'group ' || c.pg) = w."group" AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS w.run)
+WHERE coalesce(g.name, 'group ' || c.pg) = w."group" AND t.attempt = w.attempt
   AND NOT EXISTS (SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id AND e.kind = 'term' AND e.ts BETWEEN c.ts AND c.ts + c.duration);
 CREATE TEMP TABLE raised AS -- the same, together, and the first exception that nobody caught in them
 SELECT count(DISTINCT rank) AS n, min(until) AS until, max(waited) AS waited, (SELECT iif(length(e.detail) > 160, substr(e.detail, 1, 157) || '...', e.detail) FROM failed f JOIN trigger_event e ON e.id >> 40 = f.trace
@@ -27,18 +27,23 @@ SELECT strftime('%H:%M:%f', coalesce((SELECT min(g.timestamp) FROM triggers g WH
 FROM (SELECT * FROM waits LIMIT 1) w JOIN trace t ON t.id = w.one_trace;
 -- Where no call is incomplete: who still is, or was in its last seconds, where a process group is made, which waits for all of its ranks, and is no collective.
 CREATE TEMP TABLE recent AS -- the last samples of each rank's main thread, in the last attempt
-SELECT t.id AS trace, t.rank, t.run, t.end_ts, s.ts, s.stack FROM trace_file t CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
+SELECT t.id AS trace, t.rank, t.run, t.end_ts, s.ts, s.stack FROM (SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run) l
+CROSS JOIN trace_file t ON t.run IS l.run AND t.attempt = l.attempt CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
   AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 100)
-WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS t.run) AND NOT EXISTS (SELECT 1 FROM waits);
+WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND NOT EXISTS (SELECT 1 FROM waits);
 CREATE TEMP TABLE making AS SELECT r.stack, max(substr(e.text, 1, instr(e.text, ' ') - 1)) AS call FROM (SELECT DISTINCT stack FROM recent) r CROSS JOIN stack_text e ON e.stack = r.stack
 WHERE e.text LIKE 'init_process_group (distributed_c10d.py:%' OR e.text LIKE 'new_group (distributed_c10d.py:%' GROUP BY r.stack;
-CREATE TEMP TABLE joining AS SELECT r.trace, r.rank, r.run, m.call, min(r.ts) AS since, max(r.ts) AS until FROM recent r JOIN making m ON m.stack = r.stack
-WHERE NOT EXISTS (SELECT 1 FROM comm c WHERE c.id >> 40 = r.trace AND c.ts > r.ts)
-  AND r.ts > coalesce((SELECT max(o.ts) FROM recent o WHERE o.trace = r.trace AND o.stack NOT IN (SELECT stack FROM making) AND o.ts < (SELECT max(i.ts) FROM recent i JOIN making k ON k.stack = i.stack WHERE i.trace = r.trace)), 0)
-GROUP BY r.trace HAVING max(r.ts) > max(r.end_ts) - 5000000000 AND max(r.ts) - min(r.ts) > 1000000000;
+CREATE TEMP TABLE joining AS -- who was in such a call last, without another place between, and has made no other call of torch.distributed since
+WITH seen AS MATERIALIZED (SELECT r.*, m.call FROM recent r LEFT JOIN making m ON m.stack = r.stack),
+  last AS MATERIALIZED (SELECT trace, max(ts) AS ts, (SELECT max(c.ts) FROM trace_file t CROSS JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id WHERE t.id = trace) AS called
+    FROM seen WHERE call NOT NULL GROUP BY trace),
+  elsewhere AS MATERIALIZED (SELECT s.trace, max(s.ts) AS ts FROM seen s JOIN last l ON l.trace = s.trace WHERE s.call IS NULL AND s.ts < l.ts GROUP BY s.trace)
+SELECT s.trace, s.rank, s.run, s.call, min(s.ts) AS since, max(s.ts) AS until FROM seen s JOIN last l ON l.trace = s.trace LEFT JOIN elsewhere e ON e.trace = s.trace
+WHERE s.call NOT NULL AND s.ts > coalesce(e.ts, 0) AND s.ts >= coalesce(l.called, 0)
+GROUP BY s.trace HAVING max(s.ts) > max(s.end_ts) - 5000000000 AND max(s.ts) - min(s.ts) > 1000000000;
 CREATE TEMP TABLE outside AS SELECT t.rank, coalesce(w.inner || iif(w.user <> w.inner, ', called by ' || w.user, ''), '?') AS does FROM trace_file t LEFT JOIN whereabouts w ON w.trace_id = t.id
 WHERE t.run IS (SELECT run FROM joining LIMIT 1) AND t.rank NOT NULL AND t.role IS NOT 'dataloader' AND t.id NOT IN (SELECT r.trace FROM recent r JOIN making m ON m.stack = r.stack) AND EXISTS (SELECT 1 FROM joining)
-  AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS t.run) GROUP BY t.rank ORDER BY t.rank;
+  AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS (SELECT run FROM joining LIMIT 1)) GROUP BY t.rank ORDER BY t.rank;
 -- Where no group is made either: processes that do nothing, as in a lock. That can be a hang only if somebody ended them, or they still run.
 CREATE TEMP TABLE alive AS -- which those are, except a launcher of ranks; until: their end, or when they were told to end
 SELECT t.id, t.run, t.rank, t.pid, t.ppid, t.host, t.role, t.first_id, t.last_id, coalesce(e.ts, t.end_ts) AS until FROM trace_file t LEFT JOIN (
