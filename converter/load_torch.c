@@ -8,16 +8,10 @@
 #include "bind.h"
 #include "text.h"
 #include "torch_ends.h"
+#include "torch_interval.h"
 #include "torch_pipe.h"
 #include "torch_rows.h"
 #include "torch_tables.h"
-
-enum {
-    FLAG_FAILED = 1,
-    FLAG_AGAIN = 2,
-    FLAG_EVALUATION = 4,
-    FLAG_FOLLOWS = 8 /* began in an earlier file; not stored */
-};
 
 struct job {
     struct load *l;
@@ -81,8 +75,8 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
     }
     if (add_up(j, tc, v, end) != 0)
         return SQLITE_NOMEM;
-    if ((v->flags & FLAG_FOLLOWS || j->ends.at_end) &&
-        torch_ends_call(&j->ends, tc->tid, v, end, (v->flags & FLAG_FOLLOWS) != 0) != 0)
+    if ((v->flags & TORCH_CALL_FOLLOWS || j->ends.at_end) &&
+        torch_ends_call(&j->ends, tc->tid, v, end, (v->flags & TORCH_CALL_FOLLOWS) != 0) != 0)
         return SQLITE_NOMEM;
     if (!has_rows(j->l) || (end && end < j->at.since))
         return torch_rows_leave_out(&j->calls, v->id);
@@ -97,7 +91,7 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
         .call = (int64_t)v->call,
         .parent = v->parent ? v->id - v->parent : 0,
         .depth = v->depth,
-        .flags = v->flags & ~FLAG_FOLLOWS,
+        .flags = v->flags & ~TORCH_CALL_FOLLOWS,
         .has_step = (uint8_t)v->has_step,
         .step = (int64_t)v->step,
         .seq = (int64_t)v->seq,
@@ -106,22 +100,13 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
     return torch_rows_put(&j->calls, &row);
 }
 
-/* Returns 1 for an optimizer that steps in a hook of a backward pass, on a thread of the autograd engine, while another thread waits for the pass. */
-static int is_engines(const struct torch_open *tc, const struct torch_interval *v) {
-    uint32_t i = tc->n;
-
-    while (i > 0 && tc->open[i - 1].stage != STAGE_PASS)
-        i--;
-    return v->stage == STAGE_OPTIMIZER && !i && tc->n && tc->open[0].stage == STAGE_BACKWARD;
-}
-
 /* Adds the time of an interval to its part of the step, and subtracts it from the part of the enclosing interval. */
 static void account(struct job *j, const struct torch_open *tc, const struct torch_interval *v,
                     uint64_t end) {
     struct torch_step *s = torch_steps_at(&j->at.steps, v->ts);
     int64_t ns = (int64_t)(end - v->ts);
     int other = s && s->tid && tc->tid != s->tid;
-    if (!s || v->part < 0 || (other && !is_engines(tc, v)))
+    if (!s || v->part < 0 || (other && !torch_interval_is_engines(tc, v)))
         return;
     if (other)
         s->ns[TORCH_BACKWARD] -= ns;
@@ -144,29 +129,13 @@ static int close_top(struct job *j, struct torch_open *tc, uint64_t end, unsigne
         return SQLITE_OK;
     struct torch_interval *v = &tc->open[tc->n - 1];
     if (flags & TORCH_FAILED)
-        v->flags |= FLAG_FAILED;
+        v->flags |= TORCH_CALL_FAILED;
     if (end)
         account(j, tc, v, end);
     if (end && v->stage == STAGE_PASS)
         j->at.pass_end = end;
     tc->n--;
     return put(j, tc, v, end);
-}
-
-/* Returns the part that the time of an interval counts as: an outermost forward call, a pass, an optimizer or a wait; -1: that of the
- * enclosing one. Within a backward pass everything except an optimizer is backward. */
-static int part_of(const struct torch_open *tc, enum torch_stage stage) {
-    static const int part[] = {TORCH_FORWARD, -1, TORCH_BACKWARD, TORCH_OPTIMIZER, TORCH_DATA};
-    for (uint32_t i = tc->n; i-- > 0;) {
-        int around = tc->open[i].part;
-        if (around == TORCH_BACKWARD && stage == STAGE_OPTIMIZER) /* an optimizer in a hook */
-            break;
-        if (around == part[stage] || around == TORCH_BACKWARD || around == TORCH_DATA)
-            return -1;
-        if (around == TORCH_FORWARD && stage == STAGE_FORWARD)
-            return -1;
-    }
-    return part[stage];
 }
 
 static void open_one(struct job *j, struct torch_open *tc, struct torch_interval v) {
@@ -181,20 +150,21 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
     }
     if (s) {
         v.has_step = s->source != TORCH_EVALUATION;
-        v.flags |= v.has_step ? 0 : FLAG_EVALUATION;
+        v.flags |= v.has_step ? 0 : TORCH_CALL_EVALUATION;
         v.step = s->number;
         v.seq = s->seq;
         for (const struct torch_step *p = s; (p = torch_steps_part(p)) != NULL;)
             v.seq += p->seq;
-        s->seq += v.stage <= STAGE_BACKWARD && !(v.flags & FLAG_FOLLOWS);
+        s->seq += v.stage <= STAGE_BACKWARD && !(v.flags & TORCH_CALL_FOLLOWS);
         torch_ends_begun(&j->ends, &j->at.steps, s, j->base + j->calls.begun + 1);
     }
-    v.part = part_of(tc, v.stage);
+    v.part = torch_interval_part(tc, v.stage);
     for (uint32_t i = tc->n; i-- > 0 && tc->open[i].stage != STAGE_PASS;) {
+        /* on a thread of the autograd engine, where no pass is open */
         if (tc->open[i].stage == STAGE_BACKWARD && v.stage == STAGE_FORWARD)
-            v.flags |= FLAG_AGAIN; /* on a thread of the autograd engine, where no pass is open */
+            v.flags |= TORCH_CALL_AGAIN;
         if (tc->open[i].stage == v.stage) {
-            v.flags |= tc->open[i].flags & FLAG_AGAIN;
+            v.flags |= tc->open[i].flags & TORCH_CALL_AGAIN;
             v.parent = tc->open[i].id;
             v.depth = tc->open[i].depth + 1;
             break;
@@ -204,33 +174,13 @@ static void open_one(struct job *j, struct torch_open *tc, struct torch_interval
     tc->open[tc->n++] = v;
 }
 
-/* kind: the kind of event that the interval began with. */
-static struct torch_interval interval_of(const struct torch_open *tc, unsigned kind,
-                                         const struct torch_item *e) {
-    struct torch_interval v = {.ts = e->ts,
-                               .name = e->arg < TORCH_ROWS_NAMES ? e->arg : TORCH_ROWS_NAMES - 1};
-    if (kind == TORCH_SPAN) {
-        v.stage = e->arg == TORCH_SPAN_OPTIMIZER ? STAGE_OPTIMIZER
-                  : e->arg == TORCH_SPAN_DATA    ? STAGE_DATA
-                                                 : STAGE_PASS;
-    } else if (kind == TORCH_BACK || kind == TORCH_BACK_AT) {
-        v.stage = STAGE_BACKWARD;
-        v.call = kind == TORCH_BACK ? tc->next_call - e->a : e->b;
-        v.tid = kind == TORCH_BACK ? 0 : e->a;
-    } else {
-        v.stage = STAGE_FORWARD;
-        v.flags = kind == TORCH_AGAIN ? FLAG_AGAIN : 0;
-    }
-    return v;
-}
-
 /* Handles an interval that a record, at its beginning, says is open. If it is not open here too, something was lost in between: closes what
  * differs, and opens it. is_first: this is the thread's first record in the trace. */
 static int reopen(struct job *j, struct torch_open *tc, uint32_t *at, const struct torch_item *e,
                   int is_first) {
-    struct torch_interval v = interval_of(tc, (unsigned)e->c, e);
+    struct torch_interval v = torch_interval_of(tc, (unsigned)e->c, e);
     int rc = SQLITE_OK;
-    v.flags |= is_first ? FLAG_FOLLOWS : 0;
+    v.flags |= is_first ? TORCH_CALL_FOLLOWS : 0;
     j->at.follows |= is_first;
     v.call = e->a;
     v.tid = e->b;
@@ -268,7 +218,7 @@ static int take_calls(struct job *j, const struct trace_value *v) {
         for (; opening && tc->n > at && rc == SQLITE_OK;)
             rc = close_top(j, tc, 0, 0);
         opening = 0;
-        struct torch_interval one = interval_of(tc, e.kind, &e);
+        struct torch_interval one = torch_interval_of(tc, e.kind, &e);
         switch (e.kind) {
         case TORCH_ENTER:
         case TORCH_AGAIN:
