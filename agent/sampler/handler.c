@@ -417,7 +417,7 @@ struct request *request_new(uint32_t tid, uint64_t ident) {
     s->tid = tid;
     __atomic_store_n(&s->ident, ident, __ATOMIC_RELAXED);
     s->ring = NULL;
-    s->narrow = s->inside = 0;
+    s->narrow = 0;
     s->cpu_base = 0;
     s->interp = 0;
     memset(s->states, 0, sizeof s->states);

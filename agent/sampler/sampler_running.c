@@ -51,7 +51,7 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
     int signo = handler_signo();
     uint64_t bit = 1ull << (signo - 1), pending, blocked, cpu;
     const char *state;
-    int ours = (int)__atomic_load_n(&t->request->inside, __ATOMIC_RELAXED);
+    uint32_t *in = &t->request->inside, queued, ours = __atomic_load_n(in, __ATOMIC_RELAXED);
     if (signo >= 31) { /* `stat` does not show real-time signals */
         sampled_read(s, t, SAMPLED_STATUS, text, sizeof text);
         state = strstr(text, "\nState:\t");
@@ -72,8 +72,8 @@ unsigned sampled_signals(struct sampler_table *s, struct sampled *t) {
     /* The mask is our handler's. No code of the program will find the signal pending while the thread is in the handler, or (the kernel has
      * taken the signal, but `queued` is still set) on the way into it: it may lose its CPU there, or write to a pipe for long. */
     if ((blocked & MASK_SHOWN) == MASK_OWN) {
-        uint32_t queued = __atomic_load_n(&t->request->queued, __ATOMIC_ACQUIRE);
-        ours |= t->request->inside || (queued && !(pending & bit));
+        queued = __atomic_load_n(&t->request->queued, __ATOMIC_ACQUIRE);
+        ours |= __atomic_load_n(in, __ATOMIC_RELAXED) || (queued && !(pending & bit));
         t->stranger |= !ours && queued && !sampled_cpu(t, &cpu) && cpu > t->request->cpu + OWN_NS;
         blocked = t->stranger && !ours ? blocked : 0;
     }
