@@ -8,6 +8,8 @@ V       ?=
 DEBUG   ?=
 SAN     ?=
 O       ?= build
+# One name for one folder: what make knows of a file's headers (.d) is known of the file under that name.
+override O := $(patsubst $(CURDIR)/%,%,$(O))
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PYTHON  ?= python3
