@@ -261,8 +261,8 @@ static void finish_write(ucontext_t *uc) {
 }
 
 /* Some system calls return EINTR after a handler in spite of SA_RESTART (signal(7)), and C code may not expect that. A call that our signal has
- * interrupted is made again, as if the signal had not come: its arguments are still in the registers, it has had no effect, and it began just
- * now (the sampler signals running threads), so that its time-out may start anew. Not when another signal is pending, which must end the call. */
+ * interrupted is made again, as if it had not come: the arguments are still in the registers, the call has had no effect (a connect() goes on with what
+ * it began), and it began just now (the sampler signals running threads), so its time-out may start anew. Not if another signal is pending, which must end it. */
 static void call_again(ucontext_t *uc) {
     /* clang-format off */
     static const uint16_t calls[] = {
