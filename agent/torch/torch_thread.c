@@ -50,7 +50,7 @@ static void leave_ring(struct torch_thread *l) {
 
 static void thread_ends(void *arg) {
     struct torch_thread *l = arg;
-    if (quiesce_enter_own(&l->busy, &agent_word.torch) == l->generation) {
+    if (quiesce_enter_own(&l->busy, &agent_word.torch) == l->generation && l->generation) {
         leave_ring(l);
         l->at = l->end = NULL;
         l->generation = 0;

@@ -474,7 +474,7 @@ def test_no_room(build, run, record_calls, tmp_path, limit, how):
     """The trace stays as its process left it, no half file is left, and one line says so."""
     library = make_library(tmp_path)
     trace = record_calls(library, options=["--no-symbols"]).trace
-    fill = 4096 - 8 - os.path.getsize(str(trace)) % 4096
+    fill = -(os.path.getsize(str(trace)) + 8) % 4096
     trace.write_bytes(trace.read_bytes() + b"\x50\x2a\x4d\x18" + fill.to_bytes(4, "little") + bytes(fill)) # up to the end of its page
     size = os.path.getsize(str(trace))
     assert symbol_blocks(trace) == []
