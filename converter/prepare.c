@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define FEW_BYTES (64 << 10) /* of a trace: some ten thousand samples at most */
+
 /* Restricts reading to what was asked for, once the trace's clock is known: from here on nothing else is read. */
 static void take_part(struct prepared *p, const struct prepare_plan *plan, struct reader *r,
                       struct clock_map *clock) {
@@ -126,20 +128,22 @@ int prepare_begin(struct prepared *p, const struct prepare_plan *plan, uint32_t 
     const struct meta *m = &p->meta;
 
     p->load.trace = p->was ? p->was->id : trace;
-    const struct resolver_options o = {.eval_start = m->eval_start,
-                                       .eval_end = m->eval_end,
-                                       .cold_start = m->cold_start,
-                                       .cold_end = m->cold_end,
-                                       .reader = p->load.shared.reader,
-                                       .meta = m,
-                                       .recorded = &p->recorded,
-                                       .trace = p->load.trace,
-                                       .sums =
-                                           !plan->need || plan->need & (VTAB_SUMS | VTAB_FUNCTIONS),
-                                       .functions_only = plan->sites->no_frames,
-                                       .no_native = (plan->need & VTAB_PYTHON) != 0,
-                                       .no_stacks = plan->need >> TRACE_sample & 1 &&
-                                                    !(plan->need & (VTAB_STACKS | VTAB_FUNCTIONS))};
+    const struct resolver_options o = {
+        .eval_start = m->eval_start,
+        .eval_end = m->eval_end,
+        .cold_start = m->cold_start,
+        .cold_end = m->cold_end,
+        .reader = p->load.shared.reader,
+        .meta = m,
+        .recorded = &p->recorded,
+        .trace = p->load.trace,
+        .sums = !plan->need || plan->need & (VTAB_SUMS | VTAB_FUNCTIONS),
+        .few =
+            p->resumed && (int64_t)reader_size(p->load.shared.reader) - p->was->bytes < FEW_BYTES,
+        .functions_only = plan->sites->no_frames,
+        .no_native = (plan->need & VTAB_PYTHON) != 0,
+        .no_stacks =
+            plan->need >> TRACE_sample & 1 && !(plan->need & (VTAB_STACKS | VTAB_FUNCTIONS))};
     if (p->resumed &&
         !resume_fits(&p->was->at, &p->was->rows, p->load.shared.reader, &p->meta, &p->modules,
                      plan->sites) &&

@@ -9,11 +9,14 @@
 #include "resolve_inside.h"
 #include "text.h"
 
-#define FRAMES_MAX  65536        /* frames of one stack; more is damage */
-#define PLACES_MAX  (256u << 10) /* distinct (stack, pc) that are remembered */
-#define SUMS_MAX    (16u << 10)  /* functions whose sums are held */
-#define SEEN_BITS   14
-#define RECENT_BITS 11
+#define FRAMES_MAX 65536        /* frames of one stack; more is damage */
+#define PLACES_MAX (256u << 10) /* distinct (stack, pc) that are remembered */
+#define SUMS_MAX   (16u << 10)  /* functions whose sums are held */
+/* sizes of the caches, as powers of two; FEW: for few samples (see resolver_options) */
+#define SEEN_BITS       14
+#define RECENT_BITS     11
+#define SEEN_BITS_FEW   9
+#define RECENT_BITS_FEW 7
 /* flag in place_total: what the place refers to is missing in the trace */
 #define MISSING (1u << 31)
 
@@ -28,8 +31,10 @@ struct resolver *resolver_new(struct epochs *es, const struct modules *m, struct
     rs->cs = cs;
     rs->stacks = stacks;
     rs->opt = *opt;
-    rs->seen = calloc(1 << SEEN_BITS, sizeof *rs->seen);
-    rs->recent = calloc(1 << RECENT_BITS, sizeof *rs->recent);
+    rs->seen_bits = opt->few ? SEEN_BITS_FEW : SEEN_BITS;
+    rs->recent_bits = opt->few ? RECENT_BITS_FEW : RECENT_BITS;
+    rs->seen = calloc((size_t)1 << rs->seen_bits, sizeof *rs->seen);
+    rs->recent = calloc((size_t)1 << rs->recent_bits, sizeof *rs->recent);
     if (!rs->seen || !rs->recent) {
         resolver_free(rs);
         return NULL;
@@ -189,7 +194,7 @@ static int find_frames(struct resolver *rs, const struct address *k, struct nati
     if (rs->addresses.n >= RESOLVER_NATIVE) {
         keys_free(&rs->addresses);
         rs->nbase = 0;
-        memset(rs->seen, 0, sizeof *rs->seen << SEEN_BITS);
+        memset(rs->seen, 0, sizeof *rs->seen << rs->seen_bits);
         rs->nknown = 0;
     }
     uint32_t id = keys_put(&rs->addresses, k, sizeof *k, &is_new);
@@ -220,7 +225,7 @@ static int find_frames(struct resolver *rs, const struct address *k, struct nati
 static inline int native_frames(struct resolver *rs, uint64_t pc, int call, uint32_t generation,
                                 uint64_t ts, size_t *n) {
     const struct address k = {.pc = call && pc ? pc - 1 : pc, .generation = generation};
-    struct native_seen *seen = &rs->seen[k.pc * 0x9e3779b97f4a7c15u >> (64 - SEEN_BITS)];
+    struct native_seen *seen = &rs->seen[k.pc * 0x9e3779b97f4a7c15u >> (64 - rs->seen_bits)];
 
     if (seen->pc != k.pc || seen->generation != k.generation || !seen->is.frame ||
         *n >= rs->capacity)
@@ -377,7 +382,7 @@ struct resolver_total *resolver_stack(struct resolver *rs, uint32_t epoch, uint6
         k = (struct place){0};
     struct resolver_recent *recent =
         &rs->recent[(k.stack * 0x9e3779b97f4a7c15u ^ k.pc * 0xff51afd7ed558ccdu) >>
-                    (64 - RECENT_BITS)];
+                    (64 - rs->recent_bits)];
     uint32_t total = recent->total;
     if (total && recent->k.stack == k.stack && recent->k.pc == k.pc && recent->k.epoch == k.epoch &&
         recent->k.generation == k.generation)
@@ -486,7 +491,7 @@ static int flush(struct resolver *rs) {
     keys_free(&rs->sites);
     keys_free(&rs->places);
     rs->nframes = 0;
-    memset(rs->recent, 0, sizeof *rs->recent << RECENT_BITS);
+    memset(rs->recent, 0, sizeof *rs->recent << rs->recent_bits);
     return err;
 }
 

@@ -38,7 +38,8 @@ struct resolver_options {
     /* leave out native frames; a stack of only native frames gets a single one, "[native]" */
     int no_native;
     int functions_only; /* nobody asks for stacks, only for sums by function: stacks get no numbers */
-    int no_stacks;      /* nobody asks for stacks: all samples get one without frames */
+    int few; /* only few samples will come: large caches would take longer to clear than they save */
+    int no_stacks; /* nobody asks for stacks: all samples get one without frames */
 };
 
 /* A distinct stack of this trace, and the sums of its samples. */

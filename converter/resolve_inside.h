@@ -57,6 +57,7 @@ struct resolver {
         uint32_t generation;
         struct merge_native is; /* its frame when it has just one, 0: it has not */
     } * seen;
+    unsigned seen_bits, recent_bits; /* the sizes of these caches */
     struct native_at {
         uint32_t first, n; /* range in `known` */
     } * at;

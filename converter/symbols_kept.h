@@ -21,7 +21,7 @@
 
 #include "eh_table.h"
 
-#define SYMBOLS_KEPT_MANY 4096 /* reading fewer is faster than making a cache file */
+#define SYMBOLS_KEPT_MANY 1024 /* reading fewer is faster than making a cache file */
 
 struct symbols_sym {
     uint64_t start;
