@@ -112,7 +112,7 @@ static void record(struct handler *h, struct request *s, const ucontext_t *uc) {
 
 /* Returns whether the request belongs to the calling thread. The sampler may give it to another thread at any time: then this signal is late. */
 static int is_mine(const struct request *s) {
-    return __atomic_load_n(&s->ident, __ATOMIC_RELAXED) == (uint64_t)pthread_self();
+    return __atomic_load_n(&s->ident, __ATOMIC_ACQUIRE) == (uint64_t)pthread_self();
 }
 
 int handler_here(uint64_t tick, const void *uc) {
@@ -415,9 +415,8 @@ struct request *request_new(uint32_t tid, uint64_t ident) {
         __atomic_store_n(&g.nrequests, n + 1, __ATOMIC_RELEASE);
     }
     s->tid = tid;
-    __atomic_store_n(&s->ident, ident, __ATOMIC_RELAXED);
     s->ring = NULL;
-    s->narrow = 0;
+    __atomic_store_n(&s->narrow, 0, __ATOMIC_RELAXED);
     s->cpu_base = 0;
     s->interp = 0;
     memset(s->states, 0, sizeof s->states);
@@ -425,7 +424,8 @@ struct request *request_new(uint32_t tid, uint64_t ident) {
     /* A memo of an earlier recording may refer to other modules under the same generation. */
     unwind_forget(&s->memo);
     __atomic_store_n(&s->queued, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&s->state, REQUEST_IDLE, __ATOMIC_RELEASE);
+    __atomic_store_n(&s->state, REQUEST_IDLE, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->ident, ident, __ATOMIC_RELEASE); /* a late signal finds all of the above */
     return s;
 }
 

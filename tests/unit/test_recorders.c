@@ -211,9 +211,67 @@ static void recordings_come_and_go(void **state) {
     assert_int_equal(found.events, events);
 }
 
+/* ---- a signal of an earlier recording comes while its request is given out anew ---- */
+
+#define LATE_ROUNDS 2000u
+
+static struct {
+    pthread_t thread;
+    uint32_t tid, blocks, goes_on; /* (a) the last two: numbers of rounds */
+} late;
+
+static void wait_for(const uint32_t *word, uint32_t value) {
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) < value)
+        sched_yield();
+}
+
+static void *is_late(void *unused) {
+    sigset_t every;
+    sigfillset(&every);
+    __atomic_store_n(&late.tid, (uint32_t)gettid(), __ATOMIC_RELEASE);
+    for (uint32_t n = 1; n <= LATE_ROUNDS; n++) {
+        pthread_sigmask(SIG_BLOCK, &every, NULL);
+        __atomic_store_n(&late.blocks, n, __ATOMIC_RELEASE);
+        wait_for(&late.goes_on, n);
+        pthread_sigmask(SIG_UNBLOCK, &every, NULL);
+    }
+    __atomic_store_n(&late.blocks, LATE_ROUNDS + 1, __ATOMIC_RELEASE);
+    return unused;
+}
+
+static void forget(struct request *r) {
+    handler_disarm();
+    handler_withdraw(r);
+    assert_int_equal(handler_wait(5000), 0);
+    request_free(r);
+}
+
+static void late_signals_meet_new_requests(void **state) {
+    (void)state;
+    assert_int_equal(pthread_create(&late.thread, NULL, is_late, NULL), 0);
+    for (uint32_t n = 1; n <= LATE_ROUNDS; n++) {
+        wait_for(&late.blocks, n);
+        assert_int_equal(handler_arm(&shared), 0);
+        struct request *r = request_new(late.tid, (uint64_t)late.thread);
+        assert_non_null(r);
+        assert_int_equal(handler_post(r), 0);
+        forget(r);
+        assert_int_equal(handler_arm(&shared), 0);
+        __atomic_store_n(&late.goes_on, n, __ATOMIC_RELEASE);
+        /* The signal comes before, during or after what follows. */
+        for (uint32_t i = 0; i < n % 256 * 8; i++)
+            __builtin_ia32_pause();
+        assert_ptr_equal(r, request_new(late.tid, (uint64_t)late.thread));
+        wait_for(&late.blocks, n + 1);
+        forget(r);
+    }
+    pthread_join(late.thread, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recordings_come_and_go),
+        cmocka_unit_test(late_signals_meet_new_requests),
     };
     alarm(240);
     return cmocka_run_group_tests(tests, NULL, NULL);
