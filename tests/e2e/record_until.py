@@ -34,8 +34,8 @@ def record_until(build, record, convert, tmp_path):
                 while not recording.done() and not is_enough():
                     time.sleep(0.1)
             except BaseException as error:  # mostly the test's time limit: say what there was then
-                said = subprocess.run([build.tool("probing-convert"), "-f", trace, db], stderr=subprocess.PIPE, timeout=60, check=False).stderr
-                listed = subprocess.run([build.tool("probing"), "list"], stdout=subprocess.PIPE, timeout=60, check=False).stdout
+                said = subprocess.run([build.tool("probing-convert"), "-f", trace, db], stderr=subprocess.PIPE, timeout=240, check=False).stderr
+                listed = subprocess.run([build.tool("probing"), "list"], stdout=subprocess.PIPE, timeout=240, check=False).stdout
                 raise AssertionError("not enough was recorded: %r; %s; %s" % (error, said.decode(), listed.decode())) from error
             finally:
                 end.touch()

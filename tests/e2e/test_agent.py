@@ -167,15 +167,17 @@ def test_fork_warning(agent, run, python):
 
 @pytest.mark.pythons(count=1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_killed(agent, run, python, number):
+def test_killed(agent, spawn, python, number):
     """The process cannot catch these signals, so its parent probing-record finishes the trace."""
     script = agent.script("""
 import os, sys, time
-time.sleep(0.5)
+while not os.path.exists("go"): time.sleep(0.01)
 os.kill(os.getpid(), int(sys.argv[1]))
 """)
-    run([agent.build.tool("probing-record"), "-o", agent.trace, "--", python.path, script, int(number)],
-        check=128 + number)
+    process = spawn([agent.build.tool("probing-record"), "-o", agent.trace, "--", python.path, script, int(number)], cwd=str(agent.tmp), stderr=subprocess.PIPE)
+    agent.wait_for(agent.trace, "memory", 1, process)
+    (agent.tmp / "go").touch()
+    assert process.wait(240) == 128 + number
     assert agent.check_whole(agent.trace, "killed")["python"]
     assert agent.rows(agent.trace, "memory")
     assert agent.lives() == []

@@ -378,7 +378,7 @@ def test_two_at_once_where_there_is_none_yet(job, sql, tmp_path):
         while not list(tmp_path.glob("out.db.tmp-*")) and time.monotonic() < end:
             time.sleep(0.01)
         job("-qa", job.nodes[0], db)
-        said = later.communicate(content, timeout=60)[1].decode()
+        said = later.communicate(content, timeout=240)[1].decode()
     finally:
         later.kill()
         later.wait()

@@ -27,7 +27,7 @@ COUNT = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x 
 
 
 def stream(build, database, sql):  # noqa: F811
-    return subprocess.run([str(build.tool("probing")), "query", "--format", "arrow", str(database), sql], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
+    return subprocess.run([str(build.tool("probing")), "query", "--format", "arrow", str(database), sql], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
 
 
 def test_readers(build, serve, database, engine, tmp_path):  # noqa: F811

@@ -51,7 +51,7 @@ def validate(schema, text, tmp_path):
             "schema, file = (json.load(open(p, encoding='utf-8')) for p in sys.argv[1:])\n"
             "for e in jsonschema.validators.validator_for(schema)(schema).iter_errors(file):\n"
             "    sys.exit('%s: %s' % (list(e.absolute_path), e.message[:500]))\n")
-    done = subprocess.run([python, "-c", code, str(schema), str(tmp_path / "export.json")], stderr=subprocess.PIPE, timeout=110)
+    done = subprocess.run([python, "-c", code, str(schema), str(tmp_path / "export.json")], stderr=subprocess.PIPE, timeout=240)
     assert done.returncode == 0, done.stderr.decode()
 
 

@@ -380,7 +380,7 @@ def test_another_users_process(build, run, python, target, tmp_path, samples):
     process = target(python, SPIN, cwd=str(work), preexec_fn=become, env=env)
     m = inject_line(run(gdb_command(build, process.pid, "probing inject -r 100")).stdout)
     assert os.stat(m[2]).st_uid == 65534 and os.path.dirname(m[2]) == str(work)
-    assert [f for f in os.listdir("/tmp/probing-65534") if f.startswith("inject-%d" % process.pid)] == []
+    assert [f for f in os.listdir("/tmp/probing-65534") if f.startswith("inject-%d-" % process.pid)] == []
     assert "2" == run(gdb_command(build, process.pid, "probing-eval --timeout 200 1 + 1")).stdout.splitlines()[-1]
     until_sampled(process.pid)
     assert finish(process) == (0, "right", "")

@@ -141,4 +141,4 @@ def test_a_child_that_uses_a_gpu(fake, agent, spawn, pythons):
     fork.touch()
     agent.wait_for(agent.tmp / "*.zst.d" / "*.zst", "gpu", 1, program)
     end.touch()
-    assert program.wait(60) == 0
+    assert program.wait(240) == 0

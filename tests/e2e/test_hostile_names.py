@@ -119,7 +119,7 @@ def read_terminal(cmd, key=None, **kw):
     except OSError:  # the other side has closed it
         pass
     os.close(main)
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
     return got.decode()
 
 

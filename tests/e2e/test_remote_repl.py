@@ -56,7 +56,7 @@ def test_ctrl_c(serve, target, build, spawn, tmp_path, tls):
     client.stdin.flush()
     wait_until(begun.exists)
     client.send_signal(signal.SIGINT)
-    out, err = client.communicate(b"6 * 7\n", timeout=100)
+    out, err = client.communicate(b"6 * 7\n", timeout=240)
     assert out.decode() == "begun\n42\n" and b"KeyboardInterrupt" in err and client.returncode == 1, err
     assert target.poll() is None
 

@@ -255,7 +255,8 @@ def test_a_server_says_when_to_come_back(engine, server, code, form):  # noqa: F
     server.ahead = -86400
     server.headers, server.answer, server.answers = headers, code, iter(not_yet, None)
     assert engine(ASK % (server.url + "a.zst"), "fsspec", "aiohttp") == "44\n"
-    assert server.refused == 2  # HEAD and GET, once
+    # HEAD and GET, once; on a busy machine GET may come when the four seconds are over.
+    assert server.refused == sum(when < first[0] + 4 for when in first[:2]) > 0, first
 
 
 @pytest.mark.parametrize("words, tries, says", [("3600", 1, ", and asks to wait for 3600 s"), ("in a while", 3, ""), ("-5", 3, ""),

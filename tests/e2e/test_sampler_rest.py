@@ -154,21 +154,22 @@ def test_who_is_late_while_all_sleep_comes_less_often(build, spawn, tmp_path, wh
         return os.getpriority(os.PRIO_PROCESS, int(os.path.basename(sampler)))
 
     wait_until(lambda: number("voluntary_ctxt_switches") > 200)
-    ptrace, tid, at_first, waits, rounds = ctypes.CDLL(None).ptrace, int(os.path.basename(sampler)), nice(), 0, 100
+    ptrace, tid, at_first, waits, due, rounds = ctypes.CDLL(None).ptrace, int(os.path.basename(sampler)), nice(), 0, 0, 100
     if ptrace(PTRACE_SEIZE, tid, None, None):
         pytest.skip("no ptrace here")
     for _ in range(rounds):
         assert ptrace(PTRACE_INTERRUPT, tid, None, None) == 0 and os.waitpid(tid, WALL)[0] == tid
         time.sleep(0.03)  # makes it late by 30 ticks
-        before = number("voluntary_ctxt_switches")
+        before, begin = number("voluntary_ctxt_switches"), time.monotonic()
         assert ptrace(PTRACE_CONT, tid, None, None) == 0
         time.sleep(0.02)
         waits += number("voluntary_ctxt_switches") - before
+        due += 3 + 1000 * max(0, time.monotonic() - begin - 0.2)  # this test itself may have no processor for longer than a late sampler stays away
     if what == "awake":
         wait_until(lambda: nice() <= at_first)
         return
     # A fifth of a second is 200 ticks. On the way back to one in 8 ms it was six or more in each round.
-    assert waits < 3 * rounds, waits
+    assert waits < due, (waits, due)
     assert nice() == 0
 
 

@@ -343,8 +343,10 @@ def ask(build, run):
 def test_an_umask_that_keeps_things_from_their_owner(build, run, convert, sql, other_user, tmp_path, umask):
     """The trace, those of children, segments, live files and their folders can be used by who made them, and tools find the process."""
     home = tmp_path / "home"
-    code = ("import os, subprocess, time\n"
-            "if not os.fork(): time.sleep(0.5); os._exit(0)\n"
+    code = ("import glob, os, subprocess, time\n"
+            "if not os.fork():\n"
+            "    while not glob.glob('t.zst.d/*-%%d.*zst' %% os.getpid()): time.sleep(0.01)\n"
+            "    os._exit(0)\n"
             "os.wait()\n"
             "print(subprocess.run([%r, '-t', str(os.getpid()), 'status'], stdout=-1).stdout.decode())\n" % build.tool("probing"))
     job = other_user(build.tool("probing-record"), "--set", "retention_days=0.00005", "-o", home / "t.zst", PY, "-c", code)
@@ -360,8 +362,8 @@ def test_an_umask_that_keeps_things_from_their_owner(build, run, convert, sql, o
 
 def test_nobody_else_may_write_beside_a_trace(build, run, tmp_path):
     """Under umask 0, too: who may write into FILE.d can put other traces in the place of ours."""
-    run([build.tool("probing-record"), "-o", "t.zst", PY, "-c", "import os; os.fork() or __import__('time').sleep(0.3)"], cwd=str(tmp_path),
-        preexec_fn=lambda: os.umask(0))
+    code = "import os, time\nif not os.fork():\n    while not os.path.exists('t.zst.d'): time.sleep(0.01)"
+    run([build.tool("probing-record"), "-o", "t.zst", PY, "-c", code], cwd=str(tmp_path), preexec_fn=lambda: os.umask(0))
     assert (tmp_path / "t.zst.d").stat().st_mode & 0o777 == 0o755
 
 
