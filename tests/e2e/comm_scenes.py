@@ -337,7 +337,7 @@ def deserted():
 def alike():
     """Many operations at once that nothing tells apart, executed by six threads of gloo's. Prints their number."""
     groups, made = [dist.new_group(), dist.new_group(), dist.group.WORLD], 0
-    for _ in range(2500):
+    for _ in range(int(os.environ["ROUNDS"])):
         work = [dist.barrier(group=g, async_op=True) for _ in range(10) for g in groups]
         made += len(work)
         for w in work:

@@ -85,13 +85,15 @@ def find_pythons():
     paths += sorted(glob.glob("/usr/local/bin/python3.*"))
     paths += sorted(glob.glob(os.path.join(root, "versions", "3.*", "bin", "python3")))
     paths += os.environ.get("PROBING_PYTHONS", "").split()
-    found, seen = [], set()
+    found, seen, files = [], set(), set()
     for path in paths:
-        if not os.access(path, os.X_OK) or path.endswith("-config"):
+        file = os.path.dirname(path), os.path.realpath(path)  # two names in one folder are one interpreter, while a link in a venv has packages of its own
+        if not os.access(path, os.X_OK) or path.endswith("-config") or file in files:
             continue
+        files.add(file)
         try:
             out = subprocess.run([path, "-c", PROBE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                 stdin=subprocess.DEVNULL, timeout=30, check=True).stdout
+                                 stdin=subprocess.DEVNULL, timeout=60 * PATIENCE, check=True).stdout
             version, text, shared, free_threaded, torch, debug = json.loads(out)
         except (OSError, ValueError, subprocess.SubprocessError):
             continue
@@ -104,7 +106,15 @@ def find_pythons():
     return found
 
 
-PYTHONS = find_pythons()
+def pythons_of_all_workers():
+    """Returns find_pythons(), which takes seconds, of the process that starts xdist's workers: all of them must know the same interpreters."""
+    found = os.environ.get("TEST_PYTHONS") if "PYTEST_XDIST_WORKER" in os.environ else None
+    if found is None:
+        found = os.environ["TEST_PYTHONS"] = json.dumps(find_pythons())
+    return [Python(path, tuple(version), *more) for path, version, *more in json.loads(found)]
+
+
+PYTHONS = pythons_of_all_workers()
 
 
 def choose_pythons(min=(3, 6), max=(3, 99), shared=None, torch=None, free_threaded=False, debug=False,
@@ -245,7 +255,7 @@ def pythons():
 # Variables of a user's environment that change what the programs do. All PYTHON... and PROBING_... variables are removed too, except those
 # in OURS.
 OURS = ("PYTHON", "PROBING_ENGINES", "PROBING_ENGINES_ALL", "PROBING_BUILD", "PROBING_PYTHONS", "PROBING_SID", "PROBING_TORCH2", "PROBING_TORCH_INDEX", "PROBING_NO_FETCH")
-FOREIGN = ("LD_PRELOAD", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR", "XDG_RUNTIME_DIR")
+FOREIGN = ("TEST_PYTHONS", "LD_PRELOAD", "DEBUGINFOD_URLS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NO_COLOR", "XDG_RUNTIME_DIR")
 
 
 @pytest.fixture(autouse=True, scope="session")

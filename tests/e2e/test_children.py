@@ -91,7 +91,7 @@ def test_another_program_is_no_loss(agent, run, interpreter, convert, sql):
 LIVES = """
 import os, time
 inner = outer = 0
-for i in range(60):
+for i in range(30):
     r, w = os.pipe()
     before = time.monotonic()
     if not os.fork():
@@ -117,12 +117,12 @@ def test_their_time_is_whole(agent, run, interpreter, convert, sql, rate):
     lived = run([interpreter.path, str(agent.script(LIVES))], env=agent.env(PROBING_SAMPLE_RATE=rate)).stdout
     inner, outer = (float(seconds) / rate for seconds in lived.split())
     db, recorded, counted = sums(convert(*agent.traces()), sql)
-    assert recorded + counted == 60
+    assert recorded + counted == 30
     samples = sql(db, "SELECT coalesce(sum(count), 0) FROM samples JOIN trace ON id = trace_id WHERE how = 'fork'")[0][0]
     lost = sql(db, "SELECT coalesce(sum(count), 0) FROM loss JOIN trace ON id = trace_id WHERE how = 'fork' OR reason = 'child'")[0][0]
     # They lived at least as long as they say, and at most as long as their parent saw them (on a busy machine they wait at both ends). Each
     # child's count is the next lower or the next higher number of periods, by chance, so its standard deviation is .5 at most.
-    error = 4 * .5 * 60 ** .5
+    error = 4 * .5 * 30 ** .5
     assert .98 * inner - error < samples + lost < 1.02 * outer + error, (samples, lost)
 
 

@@ -160,12 +160,13 @@ int hung(const char *end) {
 """
 
 
+@pytest.mark.parametrize("times", [20, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.pythons(first=True)
-def test_forks_whose_children_exit(probing, program, target, python, tmp_path):
+def test_forks_whose_children_exit(probing, program, target, python, tmp_path, times):
     """The children find exit()'s lock free, whatever is loaded and unloaded meanwhile."""
     source = "import ctypes, os, sys\nprint('up', flush=True)\nprint(ctypes.CDLL(%r).hung(os.environ['TEST_END'].encode()))"
     process = target(python, source % str(program("exits.so", EXITS, "-shared", "-fPIC")))
-    for n in range(5 * TIMES):
+    for n in range(times):
         probing(process.pid, "inject", "-o", tmp_path / "t.zst")
         for i in range(4):
             assert probing(process.pid, "eval", "print(1)").stdout == "1\n"

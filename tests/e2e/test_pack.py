@@ -62,8 +62,7 @@ import os, time
 for k in range(2):
     if not os.fork():
         time.sleep(0.2)
-        for i in range(4):
-            lib.entry(100000000)
+        lib.entry(100000000)
         os._exit(0)
 os.wait(), os.wait()
 """

@@ -447,11 +447,6 @@ def fuzzed(python, dump, target, fuzz, tmp_path, iterations):
     assert done.returncode == 0, done.stderr.decode()
 
 
-@pytest.mark.pythons(first=True)
-def test_damaged_memory(python, dump, target, fuzz, tmp_path):
-    fuzzed(python, dump, target, fuzz, tmp_path, 30)
-
-
 @pytest.mark.slow
-def test_damaged_memory_long(python, dump, target, fuzz, tmp_path):
+def test_damaged_memory(python, dump, target, fuzz, tmp_path):
     fuzzed(python, dump, target, fuzz, tmp_path, 1500)
