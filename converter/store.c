@@ -19,8 +19,9 @@
 #include "ranks_said.h"
 #include "tables.h"
 
-#define CACHE_WAIT_MS 10000
-#define SMALL         (4u << 20) /* bytes of traces */
+#define CACHE_WAIT_MS  10000
+#define COMMIT_WAIT_MS 60000
+#define SMALL          (4u << 20) /* bytes of traces */
 
 static int fail(struct store *s, int err, const char *fmt, ...) {
     va_list ap;
@@ -407,6 +408,9 @@ int store_finish(struct store *s, sqlite3 **out) {
     count_runs(s);
     if (!err && !s->cache) /* the ranks of a live job appear one after the other */
         err = store_failed(s, ranks_said(s->db, s->ranks, sizeof s->ranks), "reading it");
+    /* A program that reads the database just then is waited for. (Not before: SQLite would wait for it whenever its cache is full.) */
+    if (!err && s->adding)
+        sqlite3_busy_timeout(s->db, COMMIT_WAIT_MS);
     if (!err)
         err = store_failed(s, sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL), "writing");
     if (!err && (!s->named || (s->cache && s->adding))) {

@@ -8,11 +8,13 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 
 import pytest
 
 from grown import cuts, states
+from test_console import wait_until
 from test_fleet import clock_errors, fleet  # noqa: F401
 from test_torch import find_torch, run_scenes
 
@@ -365,6 +367,28 @@ def test_two_at_once(job, sql, tmp_path):
         assert p.returncode in (0, 3), said
         assert p.returncode == 0 or "another program writes it" in said
     assert sql(db, "SELECT count(*), count(DISTINCT recording) FROM trace_file") == [(8, 8)]
+
+
+READS = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('SELECT 1 FROM trace_file').fetchone()"
+
+
+def test_somebody_reads_it_at_the_end(job, sql, tmp_path):
+    """What was added is written when a program that reads the database just then has ended; it was lost, with all the work."""
+    db = tmp_path / "out.db"
+    job("-q", job.nodes[0], db)
+    reader = sqlite3.connect(str(db), isolation_level=None)
+    reader.execute("BEGIN")
+    before = reader.execute("SELECT count(*) FROM trace_file").fetchone()
+    adds = subprocess.Popen([job.tool, "-qa", job.nodes[1], str(db)], stderr=subprocess.PIPE, universal_newlines=True)
+
+    def waits():  # from then on nobody else can begin to read
+        return adds.poll() is not None or b"locked" in subprocess.run([sys.executable, "-c", READS, str(db)], stderr=subprocess.PIPE).stderr
+    wait_until(waits)
+    assert reader.execute("SELECT count(*) FROM trace_file").fetchone() == before
+    reader.close()
+    said = adds.communicate(timeout=240)[1]
+    assert adds.returncode == 0 and said == "", said
+    assert sql(db, "SELECT count(*) FROM trace_file") == [(before[0] + 2,)] and sql(db, "PRAGMA integrity_check") == [("ok",)]
 
 
 def test_two_at_once_where_there_is_none_yet(job, sql, tmp_path):
