@@ -379,7 +379,7 @@ def test_somebody_reads_it_at_the_end(job, sql, tmp_path):
     reader = sqlite3.connect(str(db), isolation_level=None)
     reader.execute("BEGIN")
     before = reader.execute("SELECT count(*) FROM trace_file").fetchone()
-    adds = subprocess.Popen([job.tool, "-qa", job.nodes[1], str(db)], stderr=subprocess.PIPE, universal_newlines=True)
+    adds = subprocess.Popen([job.tool, "-qa"] + job.nodes[:2] + [str(db)], stderr=subprocess.PIPE, universal_newlines=True)
 
     def waits():  # from then on nobody else can begin to read
         return adds.poll() is not None or b"locked" in subprocess.run([sys.executable, "-c", READS, str(db)], stderr=subprocess.PIPE).stderr
