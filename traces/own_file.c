@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 void own_file(int fd) {
@@ -28,9 +30,29 @@ void own_dir(const char *path) {
     close(fd);
 }
 
+/* Makes the folder under another name beside it and renames it once its owner can use it: whoever finds it there can use it at once. Returns 0 when
+ * it, or another one by then, is there; -1: not possible here (the name is taken, a file system that does not rename). */
+static int make_aside(const char *path, mode_t mode) {
+    char aside[4096];
+    const char *base = strrchr(path, '/');
+    int len = snprintf(aside, sizeof aside, "%.*s.probing-%ld", base ? (int)(base + 1 - path) : 0,
+                       path, (long)syscall(SYS_gettid));
+
+    if (len >= (int)sizeof aside || mkdir(aside, mode) < 0)
+        return -1;
+    own_dir(aside);
+    if (rename(aside, path) == 0)
+        return 0;
+    int taken = errno == EEXIST || errno == ENOTEMPTY;
+    rmdir(aside);
+    return taken ? 0 : -1;
+}
+
 int own_dir_make(const char *path, mode_t mode) {
     struct stat st;
 
+    if (lstat(path, &st) < 0 && errno == ENOENT && make_aside(path, mode) == 0)
+        return 0;
     if (mkdir(path, mode) == 0)
         own_dir(path);
     else if (errno != EEXIST || lstat(path, &st) < 0)

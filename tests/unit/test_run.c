@@ -7,13 +7,17 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <utime.h>
 
+#include "traces/own_file.h"
 #include "traces/run.h"
 #include "writer/writer.h"
 
@@ -258,6 +262,55 @@ static void identity(void **state) {
     assert_int_equal(run_recording(in_dir("nothing"), one, &size), -ENOENT);
 }
 
+/* ---- several processes make one folder, under an umask that withholds permissions from its owner ---- */
+
+#define FOLDERS 300u
+#define MAKERS  3u
+
+/* Makes the folder at the same time as the others, and a file in it. Does not return. */
+static void make_one(const char *path, uint32_t *together, uint32_t number, unsigned maker) {
+    char name[300];
+    if (geteuid() == 0 && setuid(65534)) /* root may do everything anyway */
+        _exit(2);
+    umask(0777);
+    snprintf(name, sizeof name, "%s/%u", path, maker);
+    __atomic_add_fetch(together, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(together, __ATOMIC_SEQ_CST) < number * MAKERS)
+        ;
+    if (own_dir_make(path, 0755))
+        _exit(3);
+    _exit(open(name, O_RDWR | O_CREAT | O_EXCL, 0600) < 0 ? 4 : 0);
+}
+
+static void folder_of_several_processes(void **state) {
+    uint32_t *together =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    assert_ptr_not_equal(together, MAP_FAILED);
+    assert_int_equal(chmod(dir, 0777), 0);
+    for (uint32_t n = 1; n <= FOLDERS; n++) {
+        char path[64];
+        int status, failed = 0;
+        snprintf(path, sizeof path, "%s/%u.d", dir, n);
+        for (unsigned i = 0; i < MAKERS; i++) {
+            pid_t pid = fork();
+            assert_true(pid >= 0);
+            if (pid == 0)
+                make_one(path, together, n, i);
+        }
+        for (unsigned i = 0; i < MAKERS; i++)
+            failed |= wait(&status) < 0 || status;
+        assert_int_equal(failed, 0);
+        for (unsigned i = 0; i < MAKERS; i++) {
+            char name[80];
+            snprintf(name, sizeof name, "%s/%u", path, i);
+            assert_int_equal(unlink(name), 0);
+        }
+        assert_int_equal(rmdir(path), 0);
+    }
+    munmap(together, 4096);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(makes_way, setup, teardown),
@@ -267,6 +320,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(names_in_turn, setup, teardown),
         cmocka_unit_test(names_of_processes),
         cmocka_unit_test_setup_teardown(identity, setup, teardown),
+        cmocka_unit_test_setup_teardown(folder_of_several_processes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
