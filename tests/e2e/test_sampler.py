@@ -184,11 +184,13 @@ def native(data):
 def sleeping(t):
     time.sleep(t)
 
-def busy(name, part):
-    # about `part` of the time in native(), the rest in sleeping(); how much it was, is measured
+def begins(name, part):
     with open("/proc/self/task/%d/comm" % tid(), "w") as f:
         f.write(name)
-    data = b"x" * 1000000
+    busy(name, part, b"x" * 1000000)
+
+def busy(name, part, data):
+    # about `part` of the time in native(), the rest in sleeping(); how much it was, is measured
     begin, slept, naps = clock(), 0.0, 0
     end = begin + float(sys.argv[1])
     while clock() < end:
@@ -207,7 +209,7 @@ def tid():
     import ctypes
     return ctypes.CDLL(None).syscall(186)
 
-ts = [threading.Thread(target=busy, args=("part%d" % (100 * p), p)) for p in (0, 0.25, 0.5)]
+ts = [threading.Thread(target=begins, args=("part%d" % (100 * p), p)) for p in (0, 0.25, 0.5)]
 for t in ts: t.start()
 for t in ts: t.join()
 print(json.dumps(shares))
