@@ -31,17 +31,6 @@ ssize_t proc_file(pid_t pid, pid_t tid, const char *name, char *buf, size_t n) {
     return r;
 }
 
-char *proc_value(const char *text, const char *name, const char *between) {
-    size_t n = strlen(name);
-
-    for (const char *p = text, *next; p; p = next ? next + 1 : NULL) {
-        next = strchr(p, '\n');
-        if (strncmp(p, name, n) == 0 && p[n] && strchr(between, p[n]))
-            return (char *)p + n + strspn(p + n, between);
-    }
-    return NULL;
-}
-
 int proc_status(pid_t pid, pid_t tid, const char *field, char *buf, size_t n) {
     char all[8192], *value;
     ssize_t r = proc_file(pid, tid, "status", all, sizeof all);

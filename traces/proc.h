@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -59,7 +60,21 @@ static inline uint64_t proc_stat_number(const char *path, int n) {
 }
 
 /* Finds the line of the text that begins with `name` and at least one of the characters `between`. Returns what follows these; NULL: there is no such line. */
-char *proc_value(const char *text, const char *name, const char *between);
+static inline char *proc_value(const char *text, const char *name, const char *between) {
+    size_t n = strlen(name);
+    for (const char *p = text, *next; p; p = next ? next + 1 : NULL) {
+        next = strchr(p, '\n');
+        if (strncmp(p, name, n) == 0 && p[n] && strchr(between, p[n]))
+            return (char *)p + n + strspn(p + n, between);
+    }
+    return NULL;
+}
+
+/* Returns whether the calling thread is its process's only one; 0 also if /proc does not show it. */
+static inline int proc_is_alone(void) {
+    struct stat st;
+    return !stat("/proc/self/task", &st) && st.st_nlink == 2 + 1; /* 2 as of any folder */
+}
 
 /* ---- mappings ---- */
 

@@ -58,11 +58,8 @@ static int beside(const char *name, char *buf, size_t n) {
 
 /* Returns the value of PROBING_AGENT, copied to `path` (n bytes), or NULL. */
 static const char *agent_path(const char *conf, char *path, size_t n) {
-    static const char key[] = "PROBING_AGENT=";
-    const char *p = conf;
-    while (p && strncmp(p, key, sizeof key - 1))
-        p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL;
-    size_t len = p ? strcspn(p += sizeof key - 1, "\n") : 0;
+    const char *p = proc_value(conf, "PROBING_AGENT", "=");
+    size_t len = p ? strcspn(p, "\n") : 0;
     return len && snprintf(path, n, "%.*s", (int)len, p) < (int)n ? path : NULL;
 }
 
@@ -87,10 +84,9 @@ static void report(int err, const char *text) {
 /* Returns whether no injector waits for this stub; if so, removes the directory that the stub was loaded from. */
 static int left_alone(const char *conf) {
     char path[4096], *slash;
-    int staged = !strncmp(conf, "PROBING_STAGED=", 15) || strstr(conf, "\nPROBING_STAGED="), fd,
-        alone;
+    int fd, alone;
     struct dirent *e;
-    if (!staged || beside("", path, sizeof path))
+    if (!proc_value(conf, "PROBING_STAGED", "=") || beside("", path, sizeof path))
         return 0;
     path[strlen(path) - 1] = 0; /* the slash */
     if ((slash = strrchr(path, '/')) && !strcmp(slash, "/."))

@@ -75,8 +75,11 @@ static int create(pthread_t *join, size_t stack, struct start *s) {
     pthread_attr_setdetachstate(&attr, join ? PTHREAD_CREATE_JOINABLE : PTHREAD_CREATE_DETACHED);
     if (stack)
         pthread_attr_setstacksize(&attr, stack + (reserved ? reserved(&attr) : 0));
-    /* While another thread is in execve(), which may still fail, the kernel creates no thread. */
-    for (int i = 0; (err = pthread_create(&thread, &attr, run, s)) == EAGAIN && i < EXEC_MS; i++)
+    /* While another thread is in execve(), which may still fail, the kernel creates no thread. A forked child has no other: there it is a limit that
+     * forbids it, and the program must not wait. */
+    for (int i = 0; (err = pthread_create(&thread, &attr, run, s)) == EAGAIN && i < EXEC_MS &&
+                    !proc_is_alone();
+         i++)
         sys_sleep(SYS_MS);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     pthread_attr_destroy(&attr);

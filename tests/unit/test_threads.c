@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -270,6 +271,39 @@ static void a_thread_that_forked(void **state) {
     until_count(0);
 }
 
+/* Creates a thread where the user's limit of processes forbids it. Returns how often the calling thread slept meanwhile, or the negative of an errno. */
+static long sleeps_at_the_limit(void) {
+    struct rlimit none = {0, 0};
+    struct rusage before, after;
+    if (setrlimit(RLIMIT_NPROC, &none) || (!getuid() && setuid(65534)))
+        return -EPERM;
+    getrusage(RUSAGE_SELF, &before);
+    int err = thread_spawn(NULL, "probing-test", 0, nothing, NULL);
+    getrusage(RUSAGE_SELF, &after);
+    return err == -EAGAIN ? after.ru_nvcsw - before.ru_nvcsw : err ? err : -EEXIST;
+}
+
+/* No thread of a forked child is in execve(), so there is nothing to wait for: the program goes on at once. */
+static void a_child_at_the_limit(void **state) {
+    long said = 0;
+    (void)state;
+    assert_int_equal(pipe(answer), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        threads_after_fork();
+        said = sleeps_at_the_limit();
+        (void)!write(answer[1], &said, sizeof said);
+        syscall(SYS_exit_group, 0);
+    }
+    close(answer[1]);
+    assert_int_equal(read(answer[0], &said, sizeof said), sizeof said);
+    close(answer[0]);
+    waitpid(pid, NULL, 0);
+    if (said == -EPERM)
+        skip(); /* in a user namespace without that user */
+    assert_in_range(said, 0, EXEC_MS / 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_stack_is_whole),
@@ -279,6 +313,7 @@ int main(void) {
         cmocka_unit_test(files),
         cmocka_unit_test(ours_alone_are_left),
         cmocka_unit_test(a_thread_that_forked),
+        cmocka_unit_test(a_child_at_the_limit),
     };
     alarm(120);
     return cmocka_run_group_tests(tests, NULL, NULL);
