@@ -138,9 +138,8 @@ void sampled_new_request(struct sampled *t) {
         return;
     fresh->interp = old->interp;
     fresh->cpu_base = old->cpu_base;
-    if (old->ring)
-        live_ring_orphan(old->ring);
-    t->request = fresh; /* the old one is lost on purpose */
+    fresh->ring = old->ring; /* no other thread may get it: that handler may write yet */
+    t->request = fresh;      /* the old one is lost on purpose */
 }
 
 static void sampled_add(struct sampler_table *s, const struct pywalk_thread *th, uint64_t now) {

@@ -16,6 +16,7 @@
 #include "agent/base/memory.c"
 #include "agent/base/quiesce.c"
 #include "agent/sampler/handler.c"
+#include "agent/sampler/sampler_threads.c"
 #define thread_ends producer_thread_ends
 #define key         producer_key
 #include "agent/core/producer.c"
@@ -59,6 +60,22 @@ size_t unwind_walk(struct unwind *u UNUSED, const struct cfi_memory *mem UNUSED,
 }
 
 void unwind_warm(const struct unwind *u UNUSED, const struct unwind_memo *memo UNUSED) {}
+
+void unwind_free(struct unwind *u UNUSED) {}
+
+int modmap_refresh(struct modmap *m UNUSED) {
+    return 0;
+}
+
+void sampled_close(struct sampled *t UNUSED) {}
+
+int threads_is_ours(uint32_t tid UNUSED, int perhaps UNUSED) {
+    return 0;
+}
+
+int threads_main_ended(void) {
+    return 0;
+}
 
 static void *no_python(void) {
     return NULL;
@@ -268,10 +285,38 @@ static void late_signals_meet_new_requests(void **state) {
     pthread_join(late.thread, NULL);
 }
 
+/* Where a handler does not end, perhaps only for long, its thread gets another request. No other thread may get the ring that the handler may write to yet. */
+static void a_ring_has_one_thread(void **state) {
+    char dir[] = "/tmp/test_recorders.XXXXXX", trace[64];
+    struct sampled t = {.tid = 1};
+    struct writer *w;
+    struct ring *r;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(trace, sizeof trace, "%s/t.zst", dir);
+    const struct writer_options options = {.trace_path = trace, .run_dir = dir, .nrings = 4};
+    assert_int_equal(writer_open(&w, &options), 0);
+    struct request *old = t.request = request_new(1, 1);
+    struct ring *its = old->ring = live_ring_get(writer_live(w), 1);
+    old->state = REQUEST_BUSY;
+    sampled_new_request(&t);
+    assert_ptr_not_equal(t.request, old);
+    assert_int_equal(writer_drain(w, 0), 0);
+    while ((r = live_ring_get(writer_live(w), 2)))
+        assert_ptr_not_equal(r, its);
+    request_free(t.request); /* the thread has ended */
+    assert_int_equal(writer_drain(w, 0), 0);
+    assert_ptr_equal(live_ring_get(writer_live(w), 3), its);
+    assert_int_equal(writer_close(w, "stop"), 0);
+    unlink(trace);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recordings_come_and_go),
         cmocka_unit_test(late_signals_meet_new_requests),
+        cmocka_unit_test(a_ring_has_one_thread),
     };
     alarm(240);
     return cmocka_run_group_tests(tests, NULL, NULL);
