@@ -22,15 +22,15 @@
 #define SLOW_OVER   5000000u    /* minimum time over the median, ns: tiny steps always vary */
 #define HANG_LEAST  1000000000u /* minimum time of a hang, ns */
 #define CHECK_LEAST 10000000u   /* minimum time between two checks, ns */
-#define STOPPED     1000000000u /* a check later than this, ns: the process was stopped */
+#define STOPPED     1000000000u /* slept for longer than this, ns: the process was stopped */
 
 static struct {
     uint32_t lock;
     uint64_t number, last_end;
     uint64_t ring[LAST], sorted[LAST];
     unsigned n, at;
-    uint64_t opened;               /* when the recording began */
-    uint64_t checked, resumed;     /* the last check; no time before this counts, see began() */
+    uint64_t opened;         /* when the recording began */
+    uint64_t slept, resumed; /* sleeping since; no time before `resumed` counts, see began() */
     uint64_t fired[TRIGGER_KINDS]; /* in_progress() when the kind last fired; -1: never */
     struct trigger slow;           /* trigger of the step in progress, if slow_open */
     int slow_open;
@@ -148,7 +148,7 @@ static void check(enum trigger_kind kind, uint64_t taking) {
 
 void trigger_step_open(void) {
     memset(&steps, 0, sizeof steps);
-    steps.opened = steps.checked = sys_now();
+    steps.opened = steps.slept = sys_now();
     steps_alive(0); /* forget the sign of life of an earlier recording */
     steps.fired[TRIGGER_slow_step] = steps.fired[TRIGGER_hang] = -1;
     ended_ready = 0;
@@ -159,9 +159,9 @@ void trigger_step_round(struct writer *w, uint64_t now) {
     int ending = capi_loaded() && !capi_usable(); /* no steps are expected then */
     sys_lock(&steps.lock);
     uint64_t since = began();
-    if (since && now > steps.checked + STOPPED) /* as by a debugger */
-        since = steps.resumed = since + (now - steps.checked);
-    steps.checked = now;
+    if (since && now > steps.slept + STOPPED) /* as by a debugger */
+        since = steps.resumed = since + (now - steps.slept);
+    steps.slept = now;
     if (!ending && since && now > since) {
         check(TRIGGER_slow_step, now - since);
         check(TRIGGER_hang, now - since);
@@ -176,6 +176,7 @@ void trigger_step_round(struct writer *w, uint64_t now) {
 uint64_t trigger_step_wait(uint64_t now) {
     uint64_t wait = UINT64_MAX;
     sys_lock(&steps.lock);
+    steps.slept = now; /* what the service thread did until now may have taken long: a slow disk */
     if (median() && steps.last_end && steps.fired[TRIGGER_slow_step] != in_progress() &&
         trigger_is_on(TRIGGER_slow_step)) {
         uint64_t due = began() + threshold(TRIGGER_slow_step);
