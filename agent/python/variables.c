@@ -91,12 +91,16 @@ static void complain(unsigned expr) {
 
 /* ---- values ---- */
 
-static void take(unsigned expr, void *value, uint64_t step, unsigned at) {
+/* Records the expression's value in this frame, if it has one. */
+static void take(unsigned expr, void *frame, void *code, uint64_t step, unsigned at) {
     struct coming c = {.ts = sys_now(), .step = step, .at = at, .expr = expr};
     struct pyvalue v;
-    __atomic_fetch_add(&s.list[expr].matched, 1, __ATOMIC_RELAXED);
-    if (pyvalue_take(value, &v)) {
+    CAPI_AUTO void *value = variable_read(&s.list[expr].var, frame, code);
+    __atomic_fetch_add(&s.list[expr].matched, value != NULL, __ATOMIC_RELAXED);
+    if (value ? pyvalue_take(value, &v) : py.PyErr_Occurred() != NULL) {
         complain(expr);
+    } else if (!value) {
+        return;
     } else if (v.kind != PYVALUE_COMING) {
         record(&c, &v);
     } else if (s.ncoming < COMING_MAX) {
@@ -127,15 +131,6 @@ static void take_coming(void) {
     }
 }
 
-/* Records the expression's value in this frame, if it has one. */
-static void take_from(unsigned expr, void *frame, void *code, uint64_t step, unsigned at) {
-    CAPI_AUTO void *value = variable_read(&s.list[expr].var, frame, code);
-    if (value)
-        take(expr, value, step, at);
-    else if (py.PyErr_Occurred())
-        complain(expr);
-}
-
 /* ---- returns ---- */
 
 /* Calls a method of `returns`. Returns a new reference, or NULL without an error set. */
@@ -160,7 +155,7 @@ static void take_return(void *frame, void *code) {
     inside++;
     for (unsigned i = 0; i < s.exprs.n; i++)
         if (variable_is_of(&s.list[i].var, code)) {
-            take_from(i, frame, code, step, 1);
+            take(i, frame, code, step, 1);
             s.list[i].due = s.list[i].awaited = s.list[i].on_stack = 0;
         }
     inside -= inside != 0; /* 0: this is a child forked within */
@@ -259,7 +254,8 @@ static void watch_return(void *code) {
 
 /* Searches by name for functions that are not on the stack when a step ends (validate()); done less and less often. */
 static void seek_functions(void) {
-    void *find = pyvalue_helper("find_codes");
+    void *find = s.steps < s.seek_at ? NULL : pyvalue_helper("find_codes");
+    s.seek_at = s.steps < s.seek_at ? s.seek_at : 2 * s.steps + 1;
     for (struct watched *w = s.list; find && w < s.list + s.exprs.n; w++) {
         if (w->return_sought || w->var.code)
             continue;
@@ -293,7 +289,7 @@ static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum se
     if (what == LATE || what == NEXT) {
         CAPI_AUTO void *late = what == NEXT ? py.PyLong_FromLong(w->late) : NULL;
         if (w->due && (what == LATE || variable_assigned(&w->var, frame, late))) {
-            take_from(i, frame, code, step, 0);
+            take(i, frame, code, step, 0);
             w->due = 0;
         }
         return;
@@ -310,7 +306,7 @@ static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum se
     w->awaited = (w->late & 3) != 0;
     w->due = (w->late & 3) % 3; /* 3: assigned only behind all loops, and seen at the return */
     if (!w->due)
-        take_from(i, frame, code, step, 0);
+        take(i, frame, code, step, 0);
 }
 
 /* Searches this thread's stack for the functions. Returns how many it found. */
@@ -321,7 +317,7 @@ static unsigned search_stack(uint64_t step, enum search what) {
     for (unsigned i = 0; i < s.exprs.n && what == UNKNOWN; i++)
         left -= taken[i] = s.list[i].on_stack != 0;
     all = left;
-    for (unsigned depth = 0; frame && left && depth < FRAMES_MAX; depth++) {
+    for (unsigned n = 0; frame && left && n < FRAMES_MAX; n++, frame = variable_back(frame)) {
         CAPI_AUTO void *code = variable_code(frame);
         for (unsigned i = 0; code && i < s.exprs.n; i++) {
             struct watched *w = &s.list[i];
@@ -338,9 +334,6 @@ static unsigned search_stack(uint64_t step, enum search what) {
                 w->within = 1;
             }
         }
-        void *outer = left ? variable_back(frame) : NULL;
-        py.Py_DecRef(frame);
-        frame = outer;
     }
     capi_unref(frame);
     py.PyErr_Clear();
@@ -442,11 +435,8 @@ static void work(const struct step *step) {
         ask_rank();
         s.ask_at = 2 * s.steps + 1;
     }
-    if (s.exprs.n && s.steps >= s.seek_at) {
-        seek_functions();
-        s.seek_at = 2 * s.steps + 1;
-    }
     if (s.exprs.n) {
+        seek_functions();
         if (!step->anew)
             search_stack(s.last_step, LATE);
         for (unsigned i = 0; i < s.exprs.n; i++)
@@ -505,6 +495,4 @@ void variables_after_fork(void) {
     inside = 0;
     s.ncoming = 0; /* they belong to the parent, whose GPU cannot be used here */
     s.steps = s.seek_at = s.ask_at = s.works = s.search_at = 0;
-    for (unsigned i = 0; i < EXPRS_MAX; i++)
-        s.list[i].matched = 0;
 }

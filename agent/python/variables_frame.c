@@ -115,5 +115,6 @@ void *variable_code(void *frame) {
 
 void *variable_back(void *frame) {
     CAPI_AUTO void *back = capi_attr(frame, "f_back");
+    py.Py_DecRef(frame);
     return back == py.None ? NULL : capi_ref(back);
 }

@@ -38,7 +38,7 @@ int variable_found(struct variable *v, void *code);
 long variable_assigned(const struct variable *v, void *frame, void *then);
 void *variable_read(struct variable *v, void *frame, void *code);
 
-/* A frame's code object and its caller's frame: new references, NULL without an error. */
+/* A frame's code object, and, in exchange for the frame, its caller's frame: new references, NULL without an error. */
 void *variable_code(void *frame);
 void *variable_back(void *frame);
 

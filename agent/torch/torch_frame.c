@@ -25,12 +25,8 @@ static int is_of(void *frame, const char *func, const char *source) {
 static const void *first_frame(void *frame, unsigned most, const void *(*fn)(void *frame)) {
     const void *said = NULL;
     capi_ref(frame);
-    for (unsigned i = 0; frame && !said && i < most; i++) {
+    for (unsigned i = 0; frame && !said && i < most; i++, frame = variable_back(frame))
         said = fn(frame);
-        void *back = said ? NULL : variable_back(frame);
-        py.Py_DecRef(frame);
-        frame = back;
-    }
     capi_unref(frame);
     py.PyErr_Clear();
     return said;
