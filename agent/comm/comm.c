@@ -281,7 +281,6 @@ static void begin(struct writer *w UNUSED) {
         for (struct comm_op *op = ops; op < ops + COMM_OPS; op++)
             op->state = 0;
         group_lock = 0;
-        comm_observe_after_fork();
         comm_nccl_after_fork();
     }
     owner = pid;

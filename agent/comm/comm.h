@@ -108,7 +108,6 @@ void comm_nccl_after_fork(void);
 void comm_observe_begin(void);
 /* From now on only completions of operations that have begun are seen. Service thread, when nothing is recorded. */
 void comm_observe_end(void);
-void comm_observe_after_fork(void);
 int comm_observed(void); /* returns whether completions are seen */
 
 /* comm_python.c: offsets that are found by experiments with torch's objects. */

@@ -9,7 +9,6 @@
  * none; it is removed when the recording ends. A RecordFunction that has begun by then still ends here, because torch keeps in it the callbacks to be called.
  */
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,7 +20,6 @@
 
 enum { INPUTS_AT = 208 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t handle; /* (a) handle of the callback; 0: not registered */
 /* __cxa_get_globals() of the C++ ABI: returns a struct that begins with the list of the exceptions that the thread is handling. */
 static void *const *(*exceptions)(void);
@@ -75,22 +73,11 @@ void comm_observe_begin(void) {
         exceptions = (void *const *(*)(void))dlsym(cxx, "__cxa_get_globals");
         dlerror(); /* clear our error, so that the program does not see it */
     }
-    pthread_mutex_lock(&lock);
-    if (!handle &&
-        producer_recording()) /* an operation that begins as the recording ends registers nothing */
-        __atomic_store_n(&handle, torch_lib_add(cb), __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&lock);
+    torch_lib_add(&handle, cb);
 }
 
 void comm_observe_end(void) {
-    pthread_mutex_lock(&lock);
-    torch_lib_remove(handle);
-    __atomic_store_n(&handle, 0, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&lock);
-}
-
-void comm_observe_after_fork(void) {
-    pthread_mutex_init(&lock, NULL);
+    torch_lib_remove(&handle);
 }
 
 int comm_observed(void) {

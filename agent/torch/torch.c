@@ -43,6 +43,8 @@ static struct {
     uint32_t installed; /* (a) */
     int32_t result;     /* (a) of the last attempt to install */
     char why[WHY];      /* written before `result` */
+    uint64_t handle;    /* of the callback, 0: not registered */
+    int nodes;          /* it is for autograd's nodes, too */
 } t;
 
 /* Does what was asked for. With the GIL, mostly in the main thread between two bytecodes (gil_pending). */
@@ -64,6 +66,28 @@ static void on_main_thread(void) {
 static void ask(enum ask what) {
     __atomic_store_n(&t.ask, what, __ATOMIC_RELEASE);
     gil_pending(on_main_thread);
+}
+
+/* Our one callback of at::RecordFunction, for what the program and PyTorch mark by name, and for autograd's nodes until they are seen without it (torch_back.h).
+ * There is only one, because the engine builds its list of callbacks twice for each node. `sret` receives a unique_ptr, which the end callback is given. */
+static void *on_begin(void *sret, const void *rf) {
+    void *mark = back_begins(rf) ? NULL : step_mark_begins(torch_lib.name(rf));
+    memcpy(sret, &mark, sizeof mark);
+    return sret;
+}
+
+/* Registers it. nodes: 0: for marks only. */
+static void observe(int nodes) {
+    struct torch_callback cb = {.start = on_begin, .end = step_mark_ends, .probability = 1};
+    uint64_t old = t.handle;
+    if (old && t.nodes == nodes)
+        return;
+    cb.scopes[TORCH_SCOPE_USER] = 1;
+    cb.scopes[TORCH_SCOPE_BACKWARD] = nodes != 0;
+    t.handle = 0;
+    t.nodes = nodes;
+    torch_lib_add(&t.handle, cb);
+    torch_lib_remove(&old); /* only now: no mark is missed, one seen twice counts once (depth) */
 }
 
 static void fail(struct writer *w, const char *text) {
@@ -92,7 +116,7 @@ static void start_library(struct writer *w) {
     } else {
         back_stop();
     }
-    step_observe(back_on && !back_proven());
+    observe(back_on && !back_proven());
 }
 
 static void read_setting(void) {
@@ -123,14 +147,14 @@ static void say(struct writer *w) {
     }
     int first = back_round();
     if (back_proven())
-        step_observe(0);
+        observe(0);
     if (first)
         meta_note(w, 0, "torch", "autograd's nodes are seen where the engine calls them");
 }
 
 static void turn_off(void) {
     back_stop();
-    step_observe_end();
+    torch_lib_remove(&t.handle);
     if (t.installed)
         ask(ASK_REMOVE);
 }

@@ -26,7 +26,7 @@ struct back_pass {
     const struct torch_thread *of;
 };
 
-/* Turns it on. Returns 0, or -ENOTSUP with a reason in `why`: it stays off. Service thread, once torch_lib is loaded; call step_observe()
+/* Turns it on. Returns 0, or -ENOTSUP with a reason in `why`: it stays off. Service thread, once torch_lib is loaded; register the callback
  * afterwards, with nodes until back_proven(). */
 int back_start(char *why, size_t n);
 void back_stop(void);

@@ -8,6 +8,7 @@
 
 #include "agent/base/loaded.h"
 #include "agent/core/agent.h"
+#include "agent/core/producer.h"
 #include "agent/python/capi.h"
 
 struct torch_lib torch_lib;
@@ -23,22 +24,21 @@ static void at_exit(int status, void *unused __attribute__((unused))) {
     pthread_mutex_unlock(&lock);
 }
 
-uint64_t torch_lib_add(struct torch_callback cb) {
-    uint64_t handle = 0;
+void torch_lib_add(uint64_t *handle, struct torch_callback cb) {
     pthread_mutex_lock(&lock);
-    if (!gone && capi_usable()) {
-        handle = real_add(cb);
+    if (!gone && !*handle && producer_recording() && capi_usable()) {
+        __atomic_store_n(handle, real_add(cb), __ATOMIC_RELEASE);
         if (!watched) /* after real_add(), which makes what torch destroys: the last runs first */
             watched = !on_exit(at_exit, NULL);
     }
     pthread_mutex_unlock(&lock);
-    return handle;
 }
 
-void torch_lib_remove(uint64_t handle) {
+void torch_lib_remove(uint64_t *handle) {
     pthread_mutex_lock(&lock);
-    if (!gone && handle)
-        real_remove(handle);
+    if (!gone && *handle)
+        real_remove(*handle);
+    __atomic_store_n(handle, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
 }
 

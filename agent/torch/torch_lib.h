@@ -56,12 +56,12 @@ void torch_lib_after_fork(void);
 /* Returns 0; -ENOENT: libtorch_cpu.so is not loaded (yet); -ENOTSUP: it lacks functions that are always needed here. */
 int torch_lib_load(void);
 /*
- * torch's own state is destroyed while the process exits, and changing callbacks after that corrupts memory. So adding the
- * first callback also registers an exit handler, which runs before torch's destructors: it ends the recording, and from then on
- * nothing is added (the handle is 0) or removed. Any thread; not async-signal-safe. Handle 0 means no callback.
+ * Adds a callback, unless *handle (a) is one's already or nothing is recorded; removes it. *handle is 0 while there is none. Any thread; not async-signal-safe.
+ * torch's own state is destroyed while the process exits, and changing callbacks after that corrupts memory. So adding the first callback
+ * also registers an exit handler, which runs before torch's destructors: it ends the recording, and from then on nothing is added or removed.
  */
-uint64_t torch_lib_add(struct torch_callback cb);
-void torch_lib_remove(uint64_t handle);
+void torch_lib_add(uint64_t *handle, struct torch_callback cb);
+void torch_lib_remove(uint64_t *handle);
 /* Calls RecordFunction::before() of whichever version there is. Returns 0 or -ENOTSUP. */
 int torch_lib_before(void *rf, const char *name, int64_t sequence);
 

@@ -98,9 +98,10 @@ int torch_record_find(struct torch_record *at, char *why, size_t n) {
         snprintf(why, n, "this PyTorch lacks what finds a node's number");
         return -ENOTSUP;
     }
-    uint64_t handle = torch_lib_add(cb);
+    uint64_t handle = 0;
+    torch_lib_add(&handle, cb);
     int err = take(&pictures[0]) || take(&pictures[1]);
-    torch_lib_remove(handle);
+    torch_lib_remove(&handle);
     unsigned places = err ? 0 : find_sequence(&at->sequence);
     if (places != 1) {
         at->sequence = 0;

@@ -3,7 +3,6 @@
 
 #include "agent/core/steps.h"
 #include "agent/python/capi.h"
-#include "agent/torch/torch_back.h"
 #include "agent/torch/torch_cuda.h"
 #include "agent/torch/torch_frame.h"
 #include "agent/torch/torch_lib.h"
@@ -406,8 +405,7 @@ static void nothing(void *self UNUSED) {}
 static void *const table[2] = {(void *)nothing, (void *)nothing};
 static struct { void *const *table; } marks[TORCH_MARKS] = {{table}, {table}};
 
-/* Something with a name begins. Returns what on_end() is to be given, NULL when the name is none of ours. */
-static void *mark_begins(const char *name) {
+void *step_mark_begins(const char *name) {
     static const char *const heads[] = {"Optimizer.step#", "enumerate(DataLoader)#",
                                         "Optimizer.zero_grad#"};
     struct torch_thread *l;
@@ -434,7 +432,7 @@ static void *mark_begins(const char *name) {
     return &marks[k];
 }
 
-static void on_end(const void *rf UNUSED, void *mark) {
+void step_mark_ends(const void *rf UNUSED, void *mark) {
     struct torch_thread *l = mark ? torch_thread_here() : NULL;
     size_t k = (size_t)((char *)mark - (char *)marks) / sizeof *marks;
     if (!l || !l->marks[k].open || --l->marks[k].open)
@@ -445,33 +443,6 @@ static void on_end(const void *rf UNUSED, void *mark) {
         optimizer_done(l);
     else if (l == s.leader)
         work(0);
-}
-
-static uint64_t handle; /* of the callback, 0: not registered */
-static int with_nodes;
-
-/* sret receives a unique_ptr, which the end callback is given. */
-static void *on_begin(void *sret, const void *rf) {
-    void *mark = back_begins(rf) ? NULL : mark_begins(torch_lib.name(rf));
-    memcpy(sret, &mark, sizeof mark);
-    return sret;
-}
-
-void step_observe(int nodes) {
-    struct torch_callback cb = {.start = on_begin, .end = on_end, .probability = 1};
-    uint64_t old = handle;
-    if (handle && with_nodes == nodes)
-        return;
-    cb.scopes[TORCH_SCOPE_USER] = 1;
-    cb.scopes[TORCH_SCOPE_BACKWARD] = nodes != 0;
-    handle = torch_lib_add(cb);
-    with_nodes = nodes;
-    torch_lib_remove(old); /* only now: no mark is missed, one seen twice counts once (depth) */
-}
-
-void step_observe_end(void) {
-    torch_lib_remove(handle);
-    handle = 0;
 }
 
 /* ---- life ---- */

@@ -48,15 +48,9 @@ void step_rate(uint32_t millionths);
 /* A recording begins, or this is a forked child: probing.step() counts from now on, without torch too. */
 void step_reset(int count_anew);
 
-/*
- * Our one callback of at::RecordFunction, for what the program and PyTorch mark by name (Optimizer.step, the DataLoader's __next__), and for
- * autograd's nodes until they are seen without it (torch_back.h). There is only one, because the engine builds its list of callbacks twice for each node.
- *
- *   step_observe(1);     for both kinds; again with 0: marks only
- *
- * Service thread, once torch_lib is loaded. The callback itself runs on any thread, with or without the GIL.
- */
-void step_observe(int nodes);
-void step_observe_end(void);
+/* What has a name begins (Optimizer.step, the DataLoader's __next__, ...): returns what step_mark_ends() is to be given, NULL where the name is none of these.
+ * The start and end of a RecordFunction (torch.c): any thread, with or without the GIL. */
+void *step_mark_begins(const char *name);
+void step_mark_ends(const void *rf, void *mark);
 
 #endif

@@ -54,7 +54,6 @@ int comm_nccl_round(struct writer *w UNUSED, uint64_t now UNUSED) {
 void comm_nccl_quit(struct writer *w UNUSED, int stays UNUSED) {}
 void comm_nccl_drop(struct comm_op *op UNUSED) {}
 void comm_nccl_after_fork(void) {}
-void comm_observe_after_fork(void) {}
 void comm_observe_end(void) {}
 
 enum { THREADS = 3, OPERATIONS = 20000, IN_FLIGHT = 12 };
