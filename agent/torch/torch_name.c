@@ -164,7 +164,7 @@ static size_t put_path(char *buf, size_t n, uint32_t at) {
 }
 
 /* Finds the shortest path from `from` down to `target`: returns 1 and writes ".layers.3" to buf, or 0. Looks at `most` modules at most. */
-static int walk(void *from, void *target, uint32_t most, char *buf, size_t n) {
+static int walk(void *from, const void *target, uint32_t most, char *buf, size_t n) {
     uint32_t have = 1;
     if (!hops && !(hops = malloc(WALK_MAX * sizeof *hops)))
         return 0;
@@ -188,6 +188,11 @@ static int walk(void *from, void *target, uint32_t most, char *buf, size_t n) {
         }
     }
     return 0;
+}
+
+int node_holds(const struct node *n, const void *self) {
+    char path[NAME_MAX_LEN];
+    return self == n->self || walk(n->self, self, WALK_MAX, path, sizeof path);
 }
 
 /* ---- roots ---- */

@@ -30,6 +30,7 @@ struct node {
     uint32_t row, after; /* torch_step.c: last row of calls without gradients; serial before it */
     uint8_t quiet;       /* layer_rate leaves it out */
     uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
+    uint8_t passed;      /* torch_step.c: it had a pass with gradients */
     uint8_t part;        /* outermost, but named as part of a root: model.encode(x) calls it */
     const void *whole;   /* that root, or the module whose unseen call it is a part of; or NULL */
 };
@@ -64,6 +65,8 @@ int node_write(struct node *n, uint32_t edition);
 uint64_t *node_trained(const struct node *n);
 /* Whether its module, which is alive, is in evaluation mode: m.eval(). */
 int node_evaluates(const struct node *n);
+/* Whether `self`, a pointer for comparison only, is its module or a part of that. */
+int node_holds(const struct node *n, const void *self);
 /* Sets layer_rate, in millionths: the share of names that are recorded. It does not change nodes made before. */
 void node_layer_rate(uint32_t millionths);
 

@@ -36,14 +36,15 @@ static struct {
     uint32_t row;   /* number of the current row of such calls */
     int evaluating; /* the outermost call in progress is evaluation; 2: the one that ended goes on */
     int evaluated;  /* value of `evaluating` as the call began that this one may be a part of */
-    const void *whole;   /* the module whose unseen call the last call was a part of; or NULL */
-    uint32_t part;       /* serial of the first part of that call */
-    uint64_t ends[IDLE]; /* calls without gradients that have ended and may be evaluation */
-    unsigned idles, now; /* `ends` in use; calls before this pass */
-    unsigned usual[2];   /* calls before the last pass: at a step's begin, and amid one */
-    int again;           /* one of these models came again */
-    int passed;          /* a backward pass since the last zero_grad(), and since a step ended */
-    int unseen;          /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
+    const void *whole;    /* the module whose unseen call the last call was a part of; or NULL */
+    uint32_t part;        /* serial of the first part of that call */
+    uint64_t ends[IDLE];  /* calls without gradients that have ended and may be evaluation */
+    const void *of[IDLE]; /* whose calls these were, if in evaluation mode */
+    unsigned idles, now;  /* `ends` in use; calls before this pass */
+    unsigned usual[2];    /* calls before the last pass: at a step's begin, and amid one */
+    int again;            /* one of these models came again */
+    int passed;           /* a backward pass since the last zero_grad(), and since a step ended */
+    int unseen;           /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
     uint64_t zeroed[UNSEEN]; /* when they ended */
     uint64_t asked;          /* when a batch was asked for after the last backward pass, 0 */
     uint64_t number, begin, root_end, first; /* first: the number as recording began */
@@ -232,6 +233,7 @@ static void put_idles(struct torch_thread *l, unsigned but) {
         put_evaluation(l, s.ends[i]);
     s.idles -= n;
     memmove(s.ends, s.ends + n, s.idles * sizeof *s.ends);
+    memmove(s.of, s.of + n, s.idles * sizeof *s.of);
 }
 
 /* So many calls without gradients before a pass are the step's. */
@@ -255,6 +257,8 @@ static void idles(struct torch_thread *l, struct node *m, const struct node *n) 
         s.again |= again;
         s.now = again && trained ? 0 : s.now + !evaluates;
         s.idles += !s.evaluating && s.idles < IDLE;
+        if (!s.evaluating)
+            s.of[s.idles - 1] = !again && node_evaluates(n) ? n->self : NULL;
         if (s.evaluating || s.again)
             put_idles(l, s.evaluating ? 0 : usual);
     }
@@ -268,6 +272,28 @@ static void freshens(struct torch_thread *l) {
     if (s.fresh && s.now <= TEACHERS)
         s.usual[s.amid != 0] = s.now;
     s.fresh = s.idles = s.now = s.again = 0;
+}
+
+/* Whether the module, called in evaluation mode earlier, is a part of n and in training mode now. A teacher within n stays in evaluation mode. */
+static int is_part_to_train(const struct node *n, const void *self) {
+    struct node *part = self ? node_find(NULL, self) : NULL; /* NULL: it is gone */
+    return part && !node_evaluates(part) && node_holds(n, self);
+}
+
+/* A pass with gradients of n begins. If it is n's first, calls of its parts in evaluation mode before it were evaluation: a model is often built around a
+ * part that was called once to learn the shape of its result. */
+static void put_probes(struct torch_thread *l, struct node *n) {
+    unsigned i = n->passed || !s.fresh ? 0 : s.idles;
+    n->passed = 1;
+    while (i && !is_part_to_train(n, s.of[i - 1]))
+        i--;
+    s.now -= i;
+    if (i && (s.optimizer || s.manual || s.backward)) {
+        put_idles(l, s.idles - i);
+    } else if (i) {
+        s.root_end = s.ends[i - 1];
+        root_ended(l);
+    }
 }
 
 int step_root(struct torch_thread *l, struct node *n) {
@@ -291,6 +317,8 @@ int step_root(struct torch_thread *l, struct node *n) {
     if (n->bare || l->marks[TORCH_MARK_LOADER].open) /* or the call makes a batch */
         return s.deep;
     int known = s.optimizer || s.manual;
+    if (gradients)
+        put_probes(l, n);
     struct node *m = gradients && known ? n : model_of(n);
     if (m && !known)
         root_counts(l, m, gradients);

@@ -11,8 +11,9 @@
  *   a teacher's or a generator's, and belongs to the step), or where the same two follow each other again (a policy's and a value function's rollout); so are
  *   the calls before it, then. But of calls of models that are not trained, as many as preceded the last step's passes, up to 8, are a teacher's of several
  *   views; if none did, a call after an evaluation is evaluation, too. Each call is a row, and the step begins after them; the parts that a bound method
- *   (f = m.__call__; f(x)) or another method (m.decode(x)) calls are one, up to a part of another model, or its first part again. What makes a batch,
- *   within the DataLoader, is no evaluation.
+ *   (f = m.__call__; f(x)) or another method (m.decode(x)) calls are one, up to a part of another model, or its first part again. A call in
+ *   evaluation mode before a model's first pass with gradients is evaluation, too, if its module is a part of that model and in training mode by then. What
+ *   makes a batch, within the DataLoader, is no evaluation.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step, less the evaluation after a backward pass (by the same
  *   rules; of a model in evaluation mode, anywhere between them). A step that GradScaler skips calls no Optimizer.step, so its passes count in the next one.
  * - A compiled Optimizer.step after a backward pass is seen, too, where torch's own classes have it. Where none is seen, Optimizer.zero_grad after a

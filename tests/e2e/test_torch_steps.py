@@ -18,7 +18,7 @@ def steps(build, tmp_path, sql):
 
 QUICK = ["a_teacher_that_is_evaluated", "evaluation_of_what_a_wrapper_holds", "no_module", "in_hooks_and_after", "step_unseen",
          "generation", "forward_in_a_thread", "without_optimizer", "several_in_a_row", "evaluation_amid_accumulation",
-         "evaluation_amid_accumulation_in_training_mode"]
+         "evaluation_amid_accumulation_in_training_mode", "a_part_is_called_before_its_model_is_made"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])

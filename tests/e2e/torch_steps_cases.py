@@ -138,6 +138,22 @@ average = Model()
 evaluate(4, average)
 train()
 """, [("evaluation", 4, 4, 0, 0), ("optimizer", 20, 20, 20, 20)]),
+    "a_part_is_called_before_its_model_is_made": ("""
+class Whole(nn.Module):
+    def __init__(self, body, teacher=None):
+        super().__init__()
+        body.eval()
+        with torch.no_grad(): width = body(x).shape[1]  # as torchvision's detectors learn how many channels there are
+        body.train()
+        self.body, self.head, self.teacher = body, nn.Linear(width, 1), teacher
+    def forward(self, x): return self.head(self.body(x))
+def distill(w, opt):
+    for i in range(N):
+        with torch.no_grad(): t = w.teacher(x)  # its own, and in evaluation mode: of the step, the first one, too
+        opt.zero_grad(); (w(x) - t).pow(2).sum().backward(); opt.step()
+for k in (m, Model()):
+    w = Whole(k, net().eval()); distill(w, torch.optim.SGD(w.parameters(), 0.01))
+""", [("evaluation", 1, 1, 0, 0), ("optimizer", 20, 40, 20, 20)] * 2),
     "evaluation_of_another_and_a_teacher": ("""
 teacher, average = net(), Model()
 for i in range(N):
