@@ -288,16 +288,20 @@ def test_two_threads_at_once(source, expr, names, build, record, convert, sql):
 
 FRAMEWORK = """
 import probing
+class Loop:
+    def fit(self):
+        lr = -1
+        probing.step()
 class Trainer:
     def fit(self):
         for k in range(5):
             lr = 2 * k
-            probing.step()
+            Loop().fit()
 """
 
 
 def test_a_method_of_a_package(python, build, tmp_path, sql):
-    """Before 3.11 no frame knows its function's class: the class is searched for, also in packages."""
+    """It is the method of that class, and no other's of that name. Before 3.11 no frame knows its function's class: the class is searched for, also in packages."""
     trace, db, package = tmp_path / "t.zst", tmp_path / "t.db", tmp_path / "site-packages" / "framework.py"
     package.parent.mkdir()
     package.write_text(FRAMEWORK)
