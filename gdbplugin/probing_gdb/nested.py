@@ -69,6 +69,26 @@ def inside(tid):
             "(break PyEval_SaveThread, continue: where it next lets others run), or detach: a running process is asked through its agent" % tid)
 
 
+ASIDE = 1024  # bytes below the stack pointer that stay as they are: the red zone and some more
+NEEDED = 32 << 10  # bytes of stack below the calls' data; the evaluator with an import takes up to 24 KB of it
+
+
+def free_stack(pid, sp):
+    """How many bytes the stack at `sp` has left. GDB would write through the page that guards its end, into what lies behind it."""
+    with open("/proc/%d/maps" % pid) as maps:
+        for line in maps:
+            low, high = (int(n, 16) for n in line.split(None, 1)[0].split("-"))
+            if low <= sp < high:
+                break
+        else:
+            return 0
+    if line.endswith("[stack]\n"):  # it grows
+        with open("/proc/%d/limits" % pid) as limits:
+            most = re.search(r"^Max stack size +(\d+)", limits.read(), re.M)
+        low = high - int(most.group(1)) if most else 0
+    return sp - low
+
+
 def address(name):
     try:
         return int(gdb.parse_and_eval("(long)&%s" % name))
@@ -84,7 +104,7 @@ class Calls:
         self.frame = gdb.newest_frame()
         self.sp = int(self.frame.read_register("rsp")) & (1 << 64) - 1
         data = [t + b"\0" for t in texts]
-        self.base = (self.sp - 1024 - sum(map(len, data))) & ~0xFF
+        self.base = (self.sp - ASIDE - sum(map(len, data))) & ~0xFF
         self.at = []
         place = self.base
         for d in data:
@@ -164,12 +184,16 @@ def evaluate(pid, options, code, timeout):
         stacks = json.loads(library.backtrace(pid, library.BORROW | library.JSON))
     except ValueError:
         raise gdb.GdbError("the stacks of process %d cannot be read" % pid) from None
+    program = source() + b"\nreply = evaluate(%r, %r, %d)\n" % (
+        ("%s deadline=%g" % (options, timeout)).encode(), code.encode("utf-8", "surrogateescape"), LIMIT)
     reason = why_not(stacks, tid)
+    if not reason:
+        free = free_stack(pid, int(gdb.newest_frame().read_register("rsp")) & (1 << 64) - 1)
+        if free < ASIDE + len(program) + NEEDED:
+            reason = "thread %d has only %d KB of stack left: select another one, or continue" % (tid, free >> 10)
     if reason:
         raise gdb.GdbError("nothing was run: " + reason)
     where = {name: address(name) for name in NAMES}
-    program = source() + b"\nreply = evaluate(%r, %r, %d)\n" % (
-        ("%s deadline=%g" % (options, timeout)).encode(), code.encode("utf-8", "surrogateescape"), LIMIT)
     frame = gdb.selected_frame()
     try:
         with Quiet(), Calls([program, b"__builtins__", b"reply"]) as c:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing-eval in a process that GDB holds at a breakpoint: it runs in the selected thread if that is safe, else one line says why not."""
+import re
+
 import pytest
 from gdb_tools import gdb_command, needs_gdb, why_no_calls
 
@@ -76,6 +78,29 @@ def at_a_breakpoint(build, run, python, tmp_path):
 @pytest.mark.pythons(count=1)
 def test_at_a_breakpoint(build, run, python, tmp_path):
     at_a_breakpoint(build, run, python, tmp_path)
+
+
+SMALL = """
+import threading, time
+threading.stack_size(32 << 10)
+def sleeps():
+    while True: time.sleep(0.01)
+threading.Thread(target=sleeps, daemon=True).start()
+threading.Event().wait()
+"""
+
+
+@pytest.mark.pythons(count=1)
+def test_a_stack_with_no_space_for_it(build, run, python, tmp_path):
+    """The calls and their data would reach into what lies behind the stack. Nothing is called, so any GDB will do."""
+    script, commands = tmp_path / "program.py", tmp_path / "commands"
+    script.write_text(SMALL)
+    sleep = "clock_nanosleep" if python.version >= (3, 11) else "select"
+    commands.write_text(TRY + "\n".join(["break " + sleep, "run %s" % script, 'python attempt("probing-eval --timeout 100 1")', "kill"]) + "\n")
+    cmd = gdb_command(build, None) + ["-x", commands, python.path]
+    cmd[1:1] = [word for setting in SETUP for word in ("-iex", setting)]
+    out = run(cmd, timeout=40, check=None).stdout
+    assert re.search(r"refused: nothing was run: thread \d+ has only (\d|1\d|2\d|3[01]) KB of stack left", out), out
 
 
 @pytest.mark.slow
