@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/trigger/trigger_step.c: from which time on no step is a hang, whatever the service thread does, and however long the process was stopped. */
+/* agent/trigger/trigger_step.c: when no step counts as a hang, however slow the service thread is, and however long the process was stopped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static uint64_t round_at(uint64_t now, uint64_t work, uint64_t sleep) {
     return now + work + sleep;
 }
 
-/* The last sign of life was at this time. Returns how long after that the first hang is found, ns, when a round takes `work` and a sleep `sleep`. */
+/* Returns how long after the last sign of life a hang is found, ns, when each round takes `work` and each sleep `sleep`. */
 static uint64_t found_after(uint64_t work, uint64_t sleep) {
     trigger_step_open();
     hangs = 0;
