@@ -88,8 +88,6 @@ static int sync_names(const char *path) {
 int pack_file_done(int fd, int rc, const char *temporary, const char *path, int replace) {
     if (!rc && fsync(fd) < 0 && errno != EINVAL && errno != EROFS)
         rc = -errno;
-    if (close(fd) < 0 && !rc)
-        rc = -errno;
     if (!rc && replace && rename(temporary, path) < 0)
         rc = -errno;
     if (!rc && !replace) {
@@ -99,5 +97,6 @@ int pack_file_done(int fd, int rc, const char *temporary, const char *path, int 
     }
     if (rc)
         unlink(temporary);
+    close(fd); /* and with it the lock: another pack deletes a temporary file that nobody holds */
     return rc ? rc : sync_names(path);
 }
