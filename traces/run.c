@@ -71,8 +71,8 @@ struct seen {
     char recording[RUN_ID]; /* process and recording: boot id, pid, start, first record */
     ino_t ino;
     int closed; /* by its writer or a finisher: it has a seek table */
-    int busy;   /* its writer has it open, or will soon */
-    int young;  /* written just now, and its writer may be about to lock it */
+    int busy;   /* its writer has it open */
+    int young; /* written just now without a lock: its writer may be about to take it, or a full disk has left it */
 };
 
 static void copy(char *to, size_t n, const struct trace_value *v) {
@@ -152,7 +152,6 @@ static void see(struct seen *s, const char *path, int lock) {
     read_blocks(s);
     clock_gettime(CLOCK_REALTIME, &now);
     s->young = lock && !s->busy && !s->known && now.tv_sec - st.st_mtime < YOUNG_S;
-    s->busy |= s->young;
 }
 
 static void close_seen(struct seen *s) {
@@ -278,8 +277,10 @@ static int try_name(const char *file, const struct run_id *me) {
     int over, others, rc = -EBUSY, folder = hold_folder(file);
     snprintf(dir, sizeof dir, "%s.d", file);
     see(&s, file, 1);
-    /* The writer has just begun; its first block will tell who it is. */
-    for (unsigned i = 0; s.busy && !s.known && i < (s.young ? YOUNG_TRIES : WAIT_TRIES); i++) {
+    /* A writer that has just begun: its first block will tell who it is. If it comes to the lock later than that, it finds the name taken away, and asks
+     * for another. */
+    for (unsigned i = 0; (s.busy || s.young) && !s.known && i < (s.busy ? WAIT_TRIES : YOUNG_TRIES);
+         i++) {
         close_seen(&s);
         wait_a_little();
         see(&s, file, 1);

@@ -133,8 +133,8 @@ static void what_is_written_stays(void **state) {
     assert_string_equal(name, "t.zst");
 }
 
-/* Traces without an end: of a killed process on this host; of a process on another host, which may live; one that nobody has written to yet; and
- * a file that is no trace. */
+/* Traces without an end: of a killed process on this host; of a process on another host, which may live; an empty one, which a full disk has left just
+ * now; and a file that is no trace. */
 static void without_an_end(void **state) {
     const char *name;
     struct writer *w = begin("u.zst", "a", "", NULL);
@@ -152,9 +152,6 @@ static void without_an_end(void **state) {
     assert_string_equal(name, "t-2.zst");
     unlink(in_dir("t.zst"));
     fclose(fopen(in_dir("t.zst"), "w"));
-    assert_int_equal(take("b", "", &name), RUN_FIRST);
-    assert_string_equal(name, "t-2.zst");
-    utime(in_dir("t.zst"), &(struct utimbuf){0, 0});
     assert_int_equal(take("b", "", &name), RUN_FIRST);
     assert_string_equal(name, "t.zst");
     FILE *f = fopen(in_dir("t.zst"), "w");
