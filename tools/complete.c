@@ -218,6 +218,7 @@ static int open_ended(const char *path, struct tracefile *f, struct reader **r,
 
     if (!rc && flock(f->fd, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
+    rc = rc == -EAGAIN ? -EBUSY : rc;
     if (!rc)
         rc = reader_open(r, full);
     if (!rc && (reader_size(*r) != f->len || !reader_blocks(*r) || !is_ended(f, *r, end)))

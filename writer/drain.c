@@ -53,7 +53,6 @@ int writer_flush(struct writer *w) {
     } else {
         __atomic_store_n(&l->trace_bytes, w->file.len, __ATOMIC_RELEASE);
         __atomic_fetch_add(&l->records, records, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&l->blocks, blocks, __ATOMIC_RELAXED);
         w->seq += (uint32_t)blocks;
         memcpy(w->lost_written, lost, sizeof lost);
     }

@@ -11,21 +11,30 @@
 #define ANYBODY ((uid_t)-1)
 
 /* Takes the lock that keeps other runs from taking the file's name (traces/run.h). A run that checks the file holds the lock for an instant only. */
-static void hold(int fd) {
-    for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK && i < 100; i++)
+static int hold(int fd) {
+    for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK; i++) {
+        if (i == 100)
+            return -EAGAIN;
         sys_sleep(SYS_MS);
+    }
+    return 0;
 }
 
 static int is_ours(const struct tracefile *f, struct stat *st) {
     return f->fd >= 0 && fstat(f->fd, st) == 0 && st->st_dev == f->dev && st->st_ino == f->ino;
 }
 
-/* Takes a file that was just opened; fd < 0: errno says why it was not. owner: whose regular file it must be; ANYBODY: it is new. */
+/* Takes a file that was just opened; fd < 0: errno says why it was not. owner: whose regular file it must be; ANYBODY: it is new.
+ * Until it was locked, another run or a finisher may have removed or renamed it, as nobody seemed to write it. */
 static int remember(struct tracefile *f, int fd, uid_t owner) {
-    struct stat st;
-    int rc = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+    struct stat st, named;
+    int rc = fd < 0 ? -errno : hold(fd) ?: fstat(fd, &st) < 0 ? -errno : 0;
     if (!rc && owner != ANYBODY && (!S_ISREG(st.st_mode) || st.st_uid != owner))
         rc = -EPERM;
+    if (!rc && (lstat(f->path, &named) || named.st_ino != st.st_ino || named.st_dev != st.st_dev))
+        rc = -EAGAIN;
+    if (rc == -EAGAIN && owner == ANYBODY)
+        rc = -EEXIST;
     if (rc) {
         close(fd);
         return rc;
@@ -33,7 +42,6 @@ static int remember(struct tracefile *f, int fd, uid_t owner) {
     if (owner == ANYBODY)
         own_file(fd);
     f->fd = sys_high_fd(fd);
-    flock(f->fd, LOCK_SH | LOCK_NB);
     f->dev = st.st_dev;
     f->ino = st.st_ino;
     f->len = (uint64_t)st.st_size;

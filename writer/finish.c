@@ -8,6 +8,7 @@
  * next one begins where this one did.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -21,8 +22,7 @@ struct scan {
     struct trace_rows *rows;
     struct buffer frame, raw; /* one compressed frame, one block */
     uint64_t end;             /* end of the last good block */
-    uint64_t records, blocks;
-    int ended;   /* the last block holds an `end` record */
+    int ended;   /* the last block holds the `end` record of the process, and not of a segment */
     int foreign; /* the trace belongs to another process */
 };
 
@@ -39,7 +39,7 @@ static int scan_rows(struct scan *s, const struct trace_block_header *h) {
     while (!rc && (type = trace_rows_next(s->rows, UINT64_MAX, v)) > 0) {
         const struct trace_record *rec = trace_record_by_id((unsigned)type);
         if (type == TRACE_end)
-            s->ended = 1;
+            s->ended = v[TRACE_end_reason].n != 7 || memcmp(v[TRACE_end_reason].p, "rotated", 7);
         if (type == TRACE_process && v[TRACE_process_pid].u != w->live->pid)
             s->foreign = 1;
         if (rec->kind != TRACE_KIND_DICT || h->epoch != d->epoch)
@@ -72,8 +72,6 @@ static int scan_block(struct scan *s, uint64_t pos, uint64_t limit, uint64_t *ne
     if (h.last_ts > s->w->last_ts)
         s->w->last_ts = h.last_ts;
     s->w->seq = h.seq + 1;
-    s->records += h.count;
-    s->blocks++;
     return 0;
 }
 
@@ -108,10 +106,22 @@ static int scan_trace(struct scan *s, uint64_t limit) {
 }
 
 static int read_back(struct writer *w, struct scan *s) {
-    uint64_t bytes = __atomic_load_n(&w->live->trace_bytes, __ATOMIC_ACQUIRE);
+    struct live *l = w->live;
+    const struct live_before *b = &l->before[l->segment & 1], *next = &l->before[~l->segment & 1];
+    uint64_t bytes = __atomic_load_n(&l->trace_bytes, __ATOMIC_ACQUIRE);
+    char name[sizeof w->file.path + 8];
+    struct stat st;
     int rc = -ENOMEM;
 
-    memcpy(w->lost_written, w->live->lost_before, sizeof w->lost_written);
+    if (next->ino == w->file.ino) { /* killed just after the rename in writer_next_segment() */
+        b = next;
+        bytes = w->file.len;
+    } else if (next->ino) {
+        snprintf(name, sizeof name, "%s.next", w->file.path);
+        if (!lstat(name, &st) && st.st_ino == next->ino)
+            unlink(name);
+    }
+    memcpy(w->lost_written, b->lost, sizeof w->lost_written);
     *s = (struct scan){.w = w, .zstd = ZSTD_createDCtx(), .rows = malloc(sizeof *s->rows)};
     if (s->zstd && s->rows)
         rc = scan_trace(s, w->file.len < bytes ? w->file.len : bytes);
@@ -159,6 +169,9 @@ static int open_trace(struct writer *w) {
     /* The file was removed while the process ran: the rings' records are worth a new file. */
     if (rc == -ENOENT && geteuid() == l->uid)
         rc = tracefile_create(&w->file, l->trace_path);
+    if (!rc && !w->file.len &&
+        flock(w->file.fd, LOCK_EX | LOCK_NB)) /* somebody begins to write it */
+        rc = -EAGAIN;
     /* A memory error in the process may have changed the name to another file's: do not touch a file that does not begin as a trace. */
     size_t n = w->file.len < sizeof start ? (size_t)w->file.len : sizeof start;
     uint8_t begin[sizeof start];
@@ -188,8 +201,11 @@ static int has_begun(const struct live *l) {
 /* Removes what the process left under its trace's name: an empty file, or nothing. Any other file belongs to another
  * process; so does an empty one that somebody has locked to write it. */
 static int undo(struct writer *w) {
+    struct stat st;
     int rc = tracefile_open(&w->file, w->live->trace_path, w->live->uid);
-    if (!rc && !w->file.len && !flock(w->file.fd, LOCK_EX | LOCK_NB) && unlink(w->file.path) < 0)
+    /* Its length is what it is under the lock: another finisher may have filled it, and be gone. */
+    if (!rc && !flock(w->file.fd, LOCK_EX | LOCK_NB) && !fstat(w->file.fd, &st) && !st.st_size &&
+        unlink(w->file.path) < 0)
         rc = -errno;
     return rc == -ENOENT ? 0 : rc;
 }
@@ -207,8 +223,6 @@ static int finish(struct writer *w, const char *reason, int signal) {
     if (s.end < w->file.len && (rc = tracefile_cut(&w->file, s.end)))
         return rc;
     __atomic_store_n(&w->live->trace_bytes, w->file.len, __ATOMIC_RELEASE);
-    w->live->records = w->live->records_before + s.records;
-    w->live->blocks = w->live->blocks_before + s.blocks;
     if (w->file.len == 0)
         rc = writer_put_schema(w);
     if (!rc)
@@ -222,20 +236,6 @@ static int finish(struct writer *w, const char *reason, int signal) {
     if (s.ended && w->recovered == 0)
         return tracefile_seek_table(&w->file); /* it died just before removing the live file */
     return writer_end(w, reason, signal);
-}
-
-static void report(const struct writer *w, struct writer_finished *out) {
-    const struct live *l = w->live;
-    *out = (struct writer_finished){.pid = l->pid,
-                                    .rank = l->rank,
-                                    .records = l->records,
-                                    .recovered = w->recovered,
-                                    .trace_bytes = w->file.len,
-                                    .samples = l->samples,
-                                    .start_mono = l->start_mono,
-                                    .last_ts = w->last_ts};
-    memcpy(out->trace_path, l->trace_path, sizeof out->trace_path); /* it has a NUL: check_head() */
-    memcpy(out->lost, l->lost, sizeof out->lost);
 }
 
 int writer_finish(const char *live_path, const char *reason, int signal,
@@ -269,7 +269,10 @@ int writer_finish(const char *live_path, const char *reason, int signal,
         w->block_epoch = w->now.epoch;
         rc = finish(w, reason, signal);
         if (out)
-            report(w, out);
+            *out = (struct writer_finished){w->recovered, w->file.len, w->last_ts, ""};
+        if (out)
+            memcpy(out->trace_path, l->trace_path,
+                   sizeof l->trace_path); /* it has a NUL: check_head() */
     }
     if (!rc && unlink(live_path) < 0)
         rc = -errno;

@@ -28,7 +28,7 @@
 #include "sys.h"
 
 #define LIVE_MAGIC   "PRBLIVE\n"
-#define LIVE_VERSION 3
+#define LIVE_VERSION 4
 #define LIVE_NRINGS  64           /* default number; a thread gets one when it first writes */
 #define LIVE_RING    (128u << 10) /* default size of a ring in bytes */
 #define LIVE_NLARGE  4            /* number of larger rings, for threads that write much */
@@ -80,7 +80,6 @@ struct live {
     uint64_t samples;           /* (a) samples taken, for status lines */
     uint64_t records;           /* (a) records written to the trace */
     uint64_t trace_bytes;       /* (a) length of the trace file after the last whole block */
-    uint64_t blocks;            /* (a) its number of blocks */
     uint64_t handler_ns;        /* (a) time spent in the sampling handler, if it is measured */
     /* (a) latest CLOCK_MONOTONIC time at which the process is known to have run */
     uint64_t last_ts;
@@ -94,11 +93,12 @@ struct live {
     uint32_t mail_cancel; /* (a) set by a client that wants its evaluation interrupted */
     uint64_t rings_off, ring_stride, large_stride; /* where ring i is: live_ring() */
     uint32_t nlarge;
-    /* The trace may continue in segments (writer.h, writer_next_segment()); ..._before: what the earlier segments hold. */
-    uint32_t segment;    /* (a) 0, 1, ... */
+    uint32_t segment;    /* (a) 0, 1, ...: writer.h, writer_next_segment() */
     int32_t write_error; /* (a) errno why the trace cannot be written any more, or 0 */
-    uint64_t lost_before[TRACE_NLOST]; /* part of lost[] in earlier segments */
-    uint64_t records_before, blocks_before, unused;
+    struct
+        live_before { /* for segment i in before[i & 1]: its file, and part of lost[] in earlier ones */
+        uint64_t ino, lost[TRACE_NLOST];
+    } before[2];
     struct live_mail mail;
 };
 

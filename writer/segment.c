@@ -7,7 +7,8 @@
  *
  * At whatever point the process is killed, the finisher (finish.c) finds a trace at trace_path that it can complete: the new
  * file is made under another name, the old one gets its second name, and then one rename() replaces it. By then the rings
- * are empty up to their tails, so `next` and `next_at`, which refer to the old file, are withdrawn before.
+ * are empty up to their tails, so `next` and `next_at`, which refer to the old file, are withdrawn before. What the earlier
+ * segments hold is noted before, too, with the new file's inode: by that the finisher knows which of the two it has found.
  */
 #include <stdio.h>
 
@@ -71,10 +72,6 @@ static int put_first_block(struct copy *c) {
 static void take_over(struct copy *c) {
     struct writer *w = c->w;
     struct live *l = w->live;
-    for (unsigned i = 0; i < TRACE_NLOST; i++)
-        l->lost_before[i] = w->lost_written[i];
-    l->records_before = __atomic_load_n(&l->records, __ATOMIC_RELAXED);
-    l->blocks_before = __atomic_load_n(&l->blocks, __ATOMIC_RELAXED);
     __atomic_store_n(&l->trace_bytes, c->to.len, __ATOMIC_RELEASE);
     tracefile_close(&w->file);
     strcpy(c->to.path, w->file.path);
@@ -83,7 +80,7 @@ static void take_over(struct copy *c) {
     w->seq = c->seq;
     w->carried = w->file.len;
     w->began = sys_now();
-    __atomic_fetch_add(&l->segment, 1, __ATOMIC_RELEASE);
+    l->before[__atomic_fetch_add(&l->segment, 1, __ATOMIC_RELEASE) & 1].ino = 0;
 }
 
 /* Whether a file is a trace of ours, or the empty beginning of one; other files are not touched. */
@@ -101,6 +98,7 @@ static int is_trace(const char *path) {
 
 int writer_next_segment(struct writer *w, const char *old_name) {
     struct copy c = {.w = w, .to.fd = -1, .zstd = ZSTD_createDCtx()};
+    struct live_before *b = &w->live->before[~w->live->segment & 1];
     char temporary[4096];
     uint64_t len;
     int rc = c.zstd ? w->status : -ENOMEM;
@@ -123,6 +121,7 @@ int writer_next_segment(struct writer *w, const char *old_name) {
     }
     if (rc)
         goto out;
+    b->ino = c.to.ino;
     len = w->file.len;
     rc = put_first_block(&c);
     rc = rc ? rc : copy_dictionaries(&c, len);
@@ -132,6 +131,7 @@ int writer_next_segment(struct writer *w, const char *old_name) {
     if (!rc) {
         for (unsigned i = 0; i < w->live->nrings; i++)
             __atomic_store_n(&live_ring(w->live, i)->next_at, UINT64_MAX, __ATOMIC_RELEASE);
+        memcpy(b->lost, w->lost_written, sizeof b->lost);
         /* link(), not rename(), so that there is a file at trace_path at all times. On file systems without hard links rename() leaves a short gap. */
         if (link(w->file.path, old_name) < 0)
             rc = errno == EEXIST || rename(w->file.path, old_name) < 0 ? -errno : 0;

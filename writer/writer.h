@@ -113,12 +113,8 @@ void writer_abandon(struct writer *w);
 
 /* What writer_finish() did, for a summary line. */
 struct writer_finished {
+    uint64_t recovered, trace_bytes, last_ts; /* recovered: records moved from rings */
     char trace_path[4096];
-    uint32_t pid;
-    int32_t rank;
-    uint64_t records, recovered, trace_bytes, samples; /* recovered: records moved from rings */
-    uint64_t start_mono, last_ts;
-    uint64_t lost[TRACE_NLOST];
 };
 /*
  * Completes the trace of a dead process from its live file: cuts off an incomplete tail, reads the dictionaries back, drains the rings, writes end

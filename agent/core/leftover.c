@@ -26,7 +26,6 @@ static int is_wanted(const char *path, const struct live *own, const char *trace
 static int finish_in(const char *where, const char *base, const struct live *own,
                      const char *trace) {
     char path[4096], mark[16] = "";
-    struct writer_finished done;
     int n = 0;
     DIR *dir = opendir(where);
     if (own)
@@ -37,7 +36,7 @@ static int finish_in(const char *where, const char *base, const struct live *own
             strcmp(e->d_name + len - 5, ".live") || !strcmp(e->d_name, base))
             continue;
         if (snprintf(path, sizeof path, "%s/%s", where, e->d_name) < (int)sizeof path &&
-            is_wanted(path, own, trace) && !writer_finish(path, own ? "exec" : "killed", 0, &done))
+            is_wanted(path, own, trace) && !writer_finish(path, own ? "exec" : "killed", 0, NULL))
             n++;
     }
     if (dir)

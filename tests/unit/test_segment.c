@@ -99,13 +99,6 @@ static void see(void *ctx, const struct trace_block_header *h, int type,
     }
 }
 
-static void see_reason(void *ctx, const struct trace_block_header *h, int type,
-                       const struct trace_value *v) {
-    (void)h;
-    if (type == TRACE_end)
-        snprintf(ctx, 16, "%.*s", (int)v[TRACE_end_reason].n, (const char *)v[TRACE_end_reason].p);
-}
-
 /* Reads segments 1 to n and the last one, each with a new reader. Returns the number of samples in all of them. */
 static uint64_t read_all(unsigned n, const char *last_reason, uint64_t *lost) {
     struct seen s = {0};
@@ -216,11 +209,7 @@ static void killed_anywhere(void **state) {
         assert_int_equal(stat(trace, &b), 0);
         if (segments && stat(segment_name(segments), &a) == 0 && a.st_ino == b.st_ino)
             unlink(segment_name(segments--));
-        /* Killed after the file was closed: it says why it ended, unless more records came from the rings. */
-        char reason[16] = "";
-        read_trace(trace, see_reason, reason);
-        assert_true(!strcmp(reason, "killed") || !strcmp(reason, "rotated"));
-        uint64_t n = read_all(segments, reason, &lost);
+        uint64_t n = read_all(segments, "killed", &lost);
         assert_int_equal(lost, 0);
         assert_true(n == committed ||
                     n == committed + 1); /* committed, and killed before it said so */
