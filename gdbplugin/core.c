@@ -7,8 +7,33 @@
 
 #include "agent/pywalk/image.h"
 #include "text.h"
+#include "traces/plain_file.h"
 
 #define MAX_SEGMENTS (1u << 20)
+#define MAX_COPY     (1u << 30)
+
+/* ---- the file ---- */
+
+static int read_file(void *core, uint64_t offset, void *buf, size_t n) {
+    struct core *c = core;
+    size_t have;
+    int rc = plain_file_read(c->fd, offset, buf, n, &have);
+
+    c->cut |= have < n && n <= c->size && offset <= c->size - n;
+    return rc < 0 || have < n ? -EFAULT : 0;
+}
+
+void *core_copy(struct core *c, uint64_t offset, uint64_t n, int *rc) {
+    int is_there = offset <= c->size && n <= c->size - offset && n <= MAX_COPY;
+    char *p = is_there ? malloc(n + 1) : NULL;
+
+    *rc = !is_there ? -EBADMSG : !p ? -ENOMEM : read_file(c, offset, p, n) < 0 ? -EBADMSG : 0;
+    if (*rc < 0) {
+        free(p);
+        p = NULL;
+    }
+    return p;
+}
 
 /* ---- memory ---- */
 
@@ -19,55 +44,43 @@ static const struct core_segment *segment_at(const struct core *c, uint64_t addr
     return at < c->nsegments ? &c->segments[at] : NULL;
 }
 
-/* Returns how many of the n bytes at addr are in the core itself, and their place in *p. */
-static size_t own_bytes(const struct core *c, uint64_t addr, size_t n, const unsigned char **p) {
+/* Returns how many of the n bytes at addr are in one place, and their offset there: in the core itself, or (*in) in the file that was mapped there. */
+static size_t find_bytes(struct core *c, uint64_t addr, size_t n, int own, struct core_module **in,
+                         uint64_t *at) {
     const struct core_segment *s = segment_at(c, addr);
+    const struct proc_map *m;
+    uint64_t there;
 
-    if (!s || addr < s->addr)
+    if (s && addr >= s->addr && addr - s->addr < s->filed) {
+        *at = s->offset + (addr - s->addr);
+        there = s->filed - (addr - s->addr);
+        return there < n ? (size_t)there : n;
+    }
+    if (s && addr < s->addr &&
+        s->addr - addr < n) /* the next segment's bytes are newer than the file */
+        n = (size_t)(s->addr - addr);
+    m = own ? NULL : proc_maps_at(&c->maps, addr);
+    if (!m || m->perms[1] == 'w' ||
+        !(*in = core_module(c, addr))) /* writable memory may be newer, too */
         return 0;
-    uint64_t in = addr - s->addr;
-    if (in >= s->filed)
-        return 0;
-    *p = c->bytes + s->offset + in;
-    return s->filed - in < n ? (size_t)(s->filed - in) : n;
-}
-
-/* The same for the file that was mapped there. */
-static size_t file_bytes(struct core *c, uint64_t addr, size_t n, const unsigned char **p) {
-    const struct proc_map *m = proc_maps_at(&c->maps, addr);
-    /* Writable memory may be newer than the file. */
-    struct core_module *mod = m && m->perms[1] != 'w' ? core_module(c, addr) : NULL;
-
-    if (!mod)
-        return 0;
-    mod->wanted = 1;
-    uint64_t at = m->offset + (addr - m->start);
-    if (!mod->bytes || at >= mod->size)
-        return 0;
-    *p = mod->bytes + at;
-    if (n > m->end - addr)
-        n = (size_t)(m->end - addr);
-    return mod->size - at < n ? (size_t)(mod->size - at) : n;
+    (*in)->wanted = 1;
+    *at = m->offset + (addr - m->start);
+    there = (*in)->fd < 0 ? 0 : m->end - addr;
+    return there < n ? (size_t)there : n;
 }
 
 static int read_bytes(struct core *c, uint64_t addr, char *out, size_t n, int own) {
     if (addr + n < addr)
         return -EFAULT;
     while (n > 0) {
-        const unsigned char *p;
-        size_t part = own_bytes(c, addr, n, &p);
-
-        if (part == 0 && !own) {
-            /* Stop before the next segment's own bytes, which are newer than the file. */
-            const struct core_segment *s = segment_at(c, addr);
-            size_t most = n;
-            if (s && addr < s->addr && s->addr - addr < most)
-                most = (size_t)(s->addr - addr);
-            part = file_bytes(c, addr, most, &p);
-        }
-        if (part == 0)
-            return -EFAULT;
-        memcpy(out, p, part);
+        struct core_module *in = NULL;
+        uint64_t at;
+        size_t part = find_bytes(c, addr, n, own, &in, &at);
+        int rc = !part ? -EFAULT
+                 : in  ? core_read_module(in, at, out, part)
+                       : pywalk_pages_read(c->pages, at, out, part);
+        if (rc < 0)
+            return rc;
         out += part;
         addr += part;
         n -= part;
@@ -197,29 +210,30 @@ static int by_address(const void *a, const void *b) {
 static int read_segments(struct origin *s, const Elf64_Ehdr *e) {
     struct core *c = s->core;
     uint64_t count = e->e_phnum;
-    int rc = 0;
+    int rc;
 
     if (count == PN_XNUM) { /* more than 65534: the number is in section 0 */
         Elf64_Shdr sh;
-        if (e->e_shoff > c->size - sizeof sh)
+        if (read_file(c, e->e_shoff, &sh, sizeof sh) < 0)
             return -EBADMSG;
-        memcpy(&sh, c->bytes + e->e_shoff, sizeof sh);
         count = sh.sh_info;
     }
-    if (count == 0 || count > MAX_SEGMENTS || e->e_phoff > c->size ||
-        count * sizeof(Elf64_Phdr) > c->size - e->e_phoff)
+    if (count == 0 || count > MAX_SEGMENTS)
         return -EBADMSG;
+    AUTO_FREE Elf64_Phdr *p = core_copy(c, e->e_phoff, count * sizeof *p, &rc);
+    if (!p)
+        return rc;
     c->segments = calloc(count, sizeof *c->segments);
     if (!c->segments)
         return -ENOMEM;
     for (uint64_t i = 0; i < count; i++) {
         struct core_segment *g = &c->segments[c->nsegments];
-        Elf64_Phdr p;
 
-        memcpy(&p, c->bytes + e->e_phoff + i * sizeof p, sizeof p);
-        if (p.p_type != PT_LOAD || p.p_memsz == 0 || p.p_vaddr + p.p_memsz < p.p_vaddr)
+        if (p[i].p_type != PT_LOAD || p[i].p_memsz == 0 ||
+            p[i].p_vaddr + p[i].p_memsz < p[i].p_vaddr)
             continue;
-        *g = (struct core_segment){p.p_vaddr, p.p_memsz, p.p_filesz, p.p_offset, p.p_flags};
+        *g = (struct core_segment){p[i].p_vaddr, p[i].p_memsz, p[i].p_filesz, p[i].p_offset,
+                                   p[i].p_flags};
         if (g->filed > g->size)
             g->filed = g->size;
         if (g->filed && (g->offset > c->size || g->filed > c->size - g->offset)) {
@@ -230,28 +244,21 @@ static int read_segments(struct origin *s, const Elf64_Ehdr *e) {
     }
     qsort(c->segments, c->nsegments, sizeof *c->segments, by_address);
     for (uint64_t i = 0; i < count && rc == 0; i++) {
-        Elf64_Phdr p;
+        AUTO_FREE unsigned char *notes =
+            p[i].p_type == PT_NOTE ? core_copy(c, p[i].p_offset, p[i].p_filesz, &rc) : NULL;
 
-        memcpy(&p, c->bytes + e->e_phoff + i * sizeof p, sizeof p);
-        if (p.p_type != PT_NOTE)
-            continue;
-        if (p.p_offset > c->size || p.p_filesz > c->size - p.p_offset)
-            c->cut = 1;
-        else
-            rc = read_notes(s, c->bytes + p.p_offset, p.p_filesz);
+        c->cut |= rc == -EBADMSG;
+        rc = notes ? read_notes(s, notes, p[i].p_filesz) : rc == -EBADMSG ? 0 : rc;
     }
     return rc;
 }
 
-static char *why_not(const char *path, const unsigned char *bytes, size_t size) {
-    Elf64_Ehdr e;
-
-    if (size < sizeof e || memcmp(bytes, ELFMAG, SELFMAG) != 0)
+static char *why_not(const char *path, struct core *c, Elf64_Ehdr *e) {
+    if (read_file(c, 0, e, sizeof *e) < 0 || memcmp(e->e_ident, ELFMAG, SELFMAG) != 0)
         return say("%s is no core file", path);
-    memcpy(&e, bytes, sizeof e);
-    if (e.e_type != ET_CORE)
+    if (e->e_type != ET_CORE)
         return say("%s is an ELF file but no core: give the core, and the program by --exe", path);
-    if (bytes[EI_CLASS] != ELFCLASS64 || e.e_machine != EM_X86_64)
+    if (e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_machine != EM_X86_64)
         return say("%s is a core of another kind of machine: only x86-64 is known", path);
     return NULL;
 }
@@ -261,51 +268,37 @@ static void core_close(struct origin *s) {
 
     if (!c)
         return;
-    if (c->bytes)
-        munmap((void *)(uintptr_t)c->bytes, c->size);
+    if (c->fd >= 0)
+        close(c->fd);
     for (size_t i = 0; i < c->nmodules; i++) {
-        struct core_module *m = &c->modules[i];
-        if (m->bytes)
-            munmap((void *)(uintptr_t)m->bytes, m->size);
-        free(m->path);
-        free(m->found);
+        if (c->modules[i].fd >= 0)
+            close(c->modules[i].fd);
+        free(c->modules[i].path);
     }
+    free(c->pages);
     proc_maps_free(&c->maps);
     free(c->modules);
     free(c->segments);
     free(c);
 }
 
-int core_map(int fd, const unsigned char **bytes, size_t *size) {
-    struct stat st;
-    int rc = fstat(fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
-
-    if (rc == 0 && st.st_size > 0) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        rc = p == MAP_FAILED ? -errno : 0;
-        if (rc == 0) {
-            *bytes = p;
-            *size = (size_t)st.st_size;
-        }
-    }
-    close(fd);
-    return rc;
-}
-
 static int core_open(struct origin *s, const char *path, char **why) {
     struct core *c = s->core;
-    int rc, fd = core_unpack(path, why);
+    struct stat st = {0};
     Elf64_Ehdr e;
+    int rc;
 
-    if (fd < 0)
-        return fd;
-    rc = core_map(fd, &c->bytes, &c->size);
+    if ((c->fd = core_unpack(path, why)) < 0)
+        return c->fd;
+    rc = fstat(c->fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
+    c->size = (uint64_t)st.st_size;
+    if (rc == 0 && !(c->pages = pywalk_pages_new((struct pywalk_mem){read_file, c})))
+        rc = -ENOMEM;
     if (rc < 0)
         return fail(why, rc, "cannot read the core %s: %s", path, strerror(-rc));
-    *why = why_not(path, c->bytes, c->size);
+    *why = why_not(path, c, &e);
     if (*why)
         return -EBADMSG;
-    memcpy(&e, c->bytes, sizeof e);
     rc = read_segments(s, &e);
     if (rc == 0 && s->n == 0)
         rc = -EBADMSG;
@@ -346,7 +339,7 @@ int origin_core(struct origin *s, const char *path, const struct origin_files *f
     *why = NULL;
     s->core = calloc(1, sizeof *s->core);
     if (s->core) {
-        s->core->files = *files;
+        *s->core = (struct core){.fd = -1, .files = *files};
         rc = core_open(s, path, why);
     }
     if (rc == 0)

@@ -7,7 +7,8 @@
  *
  * A core usually leaves out the contents of the mapped files. Their pages are taken from the files on this
  * machine, at the same path, under the sysroot or by build-id; a file whose build-id differs from that of the mapped
- * file is never used. Everything read from the core is checked, as it may be cut or hostile.
+ * file is never used. Everything read from the core is checked, as it may be cut or hostile. No file is mapped: a core that is
+ * still being copied, or cut short meanwhile, gives an error and no SIGBUS.
  */
 #ifndef PROBING_INSPECT_CORE_H
 #define PROBING_INSPECT_CORE_H
@@ -21,16 +22,15 @@ struct core_segment {
 struct core_module { /* a file that was mapped */
     char *path;      /* as the process knew it */
     uint64_t start, end;
-    const unsigned char *bytes; /* of the file on this machine; NULL: it was not found */
-    size_t size;
-    char *found; /* its path on this machine */
+    int fd; /* the file on this machine; negative: it was not found */
     enum { MODULE_UNTRIED, MODULE_HERE, MODULE_ABSENT, MODULE_OTHER } state;
     int wanted; /* something was read that only this file has */
 };
 struct core {
-    const unsigned char *bytes;
-    size_t size;
-    int cut; /* the file is shorter than its headers say */
+    int fd;
+    uint64_t size;
+    struct pywalk_pages *pages; /* of the core, by their offsets */
+    int cut;                    /* the file is shorter than its headers say, or has become so */
     size_t nsegments, nmodules;
     struct core_segment *segments; /* ascending */
     struct core_module *modules;
@@ -43,8 +43,10 @@ struct core {
 /* Reads only what is in the core itself; origin_read() also reads the mapped files. */
 int core_read_own(void *core, uint64_t addr, void *buf, size_t n);
 
-/* Maps a regular file and closes its descriptor. For an empty file *bytes stays NULL. Returns 0 or -errno. */
-int core_map(int fd, const unsigned char **bytes, size_t *size);
+/* Returns a copy of n bytes of the core file, to be freed; or NULL, with -EBADMSG (it does not have them) or -ENOMEM in *rc. */
+void *core_copy(struct core *c, uint64_t offset, uint64_t n, int *rc);
+/* A pywalk_read_fn for the file of a module. */
+int core_read_module(void *module, uint64_t offset, void *buf, size_t n);
 
 /* core_modules.c: makes c->modules from the maps. Returns 0 or -ENOMEM. */
 int core_modules(struct core *c);

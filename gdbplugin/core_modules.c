@@ -7,13 +7,11 @@
 #include "text.h"
 #include "traces/plain_file.h"
 
-static int read_file(void *module, uint64_t at, void *buf, size_t n) {
+int core_read_module(void *module, uint64_t offset, void *buf, size_t n) {
     const struct core_module *m = module;
+    size_t have;
 
-    if (at > m->size || n > m->size - at)
-        return -EFAULT;
-    memcpy(buf, m->bytes + at, n);
-    return 0;
+    return plain_file_read(m->fd, offset, buf, n, &have) < 0 || have < n ? -EFAULT : 0;
 }
 
 /* ---- looking for a file ---- */
@@ -26,33 +24,30 @@ static int same_headers(struct pywalk_mem own, struct core_module *m) {
 
     if (rc != 0) /* accept when the core lacks the headers, or memory has no ELF file */
         return rc == -EFAULT || memcmp(here.e.e_ident, ELFMAG, SELFMAG) != 0;
-    return pywalk_elf_read((struct pywalk_mem){read_file, m}, 0, &there) == 0 &&
+    return pywalk_elf_read((struct pywalk_mem){core_read_module, m}, 0, &there) == 0 &&
            memcmp(&here.e, &there.e, sizeof here.e) == 0 &&
            memcmp(here.p, there.p, here.e.e_phnum * sizeof *here.p) == 0;
 }
 
-/* Maps the file if it is the one that was mapped in the process. Returns 1 if it is; 0: it is another; -errno. */
+/* Opens the file if it is the one that was mapped in the process. Returns 1 if it is; 0: it is another; -errno. */
 static int try_file(struct core *c, struct core_module *m, const char *path) {
     unsigned char want[PYWALK_BUILD_ID], have[PYWALK_BUILD_ID];
     struct pywalk_mem own = {core_read_own, c};
     struct stat st;
     size_t n, k;
     /* A path from the core is not trusted, so it is checked before it is opened; a path from the user may be anywhere. */
-    int fd = strcmp(path, m->path) == 0 ? plain_file_open(path)
-             : stat(path, &st) < 0      ? -errno
-             : !S_ISREG(st.st_mode)     ? -ENOENT
-                                        : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-    int rc = fd < 0 ? fd : core_map(fd, &m->bytes, &m->size);
-    if (rc < 0 || !m->bytes)
+    m->fd = strcmp(path, m->path) == 0 ? plain_file_open(path)
+            : stat(path, &st) < 0      ? -errno
+            : !S_ISREG(st.st_mode)     ? -ENOENT
+                                       : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (m->fd < 0)
         return -ENOENT;
     n = pywalk_build_id(own, m->start, want);
-    k = n ? pywalk_build_id((struct pywalk_mem){read_file, m}, 0, have) : 0;
+    k = n ? pywalk_build_id((struct pywalk_mem){core_read_module, m}, 0, have) : 0;
     if (n ? n == k && memcmp(want, have, n) == 0 : same_headers(own, m))
-        return (m->found = strdup(path)) ? 1 : -ENOMEM;
-    munmap((void *)(uintptr_t)m->bytes, m->size);
-    m->bytes = NULL;
-    m->size = 0;
+        return 1;
+    close(m->fd);
+    m->fd = -1;
     return 0;
 }
 
@@ -120,6 +115,7 @@ int core_modules(struct core *c) {
             continue;
         }
         last = &c->modules[c->nmodules];
+        last->fd = -1;
         last->path = strdup(m->path);
         if (!last->path)
             return -ENOMEM;

@@ -174,8 +174,8 @@ static int find_elf(Dwfl_Module *mod UNUSED, void **userdata, const char *name U
         fd = n->s.pid ? open_live(n->s.pid, m) : open_given(n->s.mem, m);
     else if ((in_core = core_module(n->s.core, base))) {
         in_core->wanted = 1;
-        if (in_core->bytes)
-            fd = open(in_core->found, O_RDONLY | O_CLOEXEC);
+        if (in_core->fd >= 0)
+            fd = fcntl(in_core->fd, F_DUPFD_CLOEXEC, 0);
     }
     if (fd < 0)
         *elf = from_memory(n, base);

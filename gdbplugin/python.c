@@ -158,7 +158,7 @@ static int search(struct origin *s, uint64_t start, const unsigned char *p, size
 
 /* Searches the program's data, and the anonymous memory behind it (.bss). Returns -EFAULT or -ENOENT when it is not there. */
 static int search_core(struct origin *s, const struct proc_map *first, struct pywalk_target *out) {
-    const struct core *c = s->core;
+    struct core *c = s->core;
     unsigned minor = minor_of(first->path);
     uint64_t end = first->end;
     uint32_t version = 0;
@@ -174,12 +174,14 @@ static int search_core(struct origin *s, const struct proc_map *first, struct py
 
             if (g->addr < first->start || g->addr > end || !(g->flags & PF_W) || n == 0)
                 continue;
-            if (pass == 0 && version == 0)
-                version = version_in((const char *)c->bytes + g->offset, n, minor);
-            if (pass == 1) {
+            int err;
+            AUTO_FREE unsigned char *data = core_copy(c, g->offset, n, &err);
+            if (pass == 0 && version == 0 && data)
+                version = version_in((const char *)data, n, minor);
+            if (pass == 1 && data) {
                 memset(out, 0, sizeof *out);
                 out->version = version;
-                rc = search(s, g->addr, c->bytes + g->offset, n, out);
+                rc = search(s, g->addr, data, n, out);
             }
         }
         if (version == 0)
@@ -194,7 +196,7 @@ static int search_core(struct origin *s, const struct proc_map *first, struct py
 static int is_gone(struct origin *s, const struct proc_map *m) {
     const struct core_module *mod = s->kind == ORIGIN_CORE ? core_module(s->core, m->start) : NULL;
 
-    return mod && !mod->bytes;
+    return mod && mod->fd < 0;
 }
 
 /* Returns 1 when a Python was added. */
