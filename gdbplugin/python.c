@@ -14,7 +14,7 @@
 enum { RANK_LIBPYTHON, RANK_PROGRAM, RANK_OTHER, RANKS };
 
 static int rank_of(const struct origin *s, const struct proc_map *m) {
-    if (m->path[0] != '/' || m->offset != 0 || m->perms[0] != 'r')
+    if (m->path[0] != '/' || m->offset != 0 || m->perms[0] != 'r' || proc_maps_is_copy(&s->maps, m))
         return RANKS;
     if (strncmp(basename(m->path), "libpython", 9) == 0)
         return RANK_LIBPYTHON;

@@ -105,6 +105,8 @@ const struct proc_map *proc_maps_at(const struct proc_maps *maps, uint64_t addr)
 /* The first mapping (offset 0) of a file whose base name is `name`, or, when `name` ends in '*',
  * begins with it; one that has code goes before a copy that is only data. NULL when there is none. */
 const struct proc_map *proc_maps_library(const struct proc_maps *maps, const char *name);
+/* Returns whether the file that begins in this mapping is only data there, and has its code elsewhere: a copy, as debuggers make it. */
+int proc_maps_is_copy(const struct proc_maps *maps, const struct proc_map *first);
 /* Returns 1 when the process has mapped a file whose path contains `part`, else 0; -errno when its mappings cannot be read, -ESRCH: it has none. */
 int proc_has_mapped(pid_t pid, const char *part);
 /* The same, for files mapped MAP_SHARED only: faster. */

@@ -177,14 +177,14 @@ const struct proc_map *proc_maps_at(const struct proc_maps *maps, uint64_t addr)
     return at < maps->n && addr >= maps->v[at].start ? &maps->v[at] : NULL;
 }
 
-/* Returns whether the file that is mapped from v[i] on is mapped with its code, as by the loader. A debugger maps whole files as data, to read their symbols. */
-static int has_code(const struct proc_maps *maps, size_t i) {
-    const struct proc_map *m = &maps->v[i];
+/* Returns whether a file is mapped with its code, as by the loader. A debugger maps whole files as data, to read their symbols. */
+static int has_code(const struct proc_maps *maps, const struct proc_map *first) {
+    const struct proc_map *m = first;
 
     do
         if (m->perms[2] == 'x')
             return 1;
-    while (++m < maps->v + maps->n && m->offset != 0 && strcmp(m->path, maps->v[i].path) == 0);
+    while (++m < maps->v + maps->n && m->offset != 0 && strcmp(m->path, first->path) == 0);
     return 0;
 }
 
@@ -202,11 +202,18 @@ const struct proc_map *proc_maps_library(const struct proc_maps *maps, const cha
         base++;
         if (prefix ? strncmp(base, name, n - 1) != 0 : strcmp(base, name) != 0)
             continue;
-        if (has_code(maps, i))
+        if (has_code(maps, m))
             return m;
         data = data ? data : m;
     }
     return data;
+}
+
+int proc_maps_is_copy(const struct proc_maps *maps, const struct proc_map *first) {
+    const struct proc_map *library =
+        has_code(maps, first) ? first : proc_maps_library(maps, strrchr(first->path, '/') + 1);
+
+    return library != first && has_code(maps, library);
 }
 
 int proc_has_mapped(pid_t pid, const char *part) {
