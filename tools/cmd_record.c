@@ -9,83 +9,29 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../traces/settings.h"
 #include "../writer/live.h"
 #include "common.h"
 #include "record_attach.h"
+#include "record_options.h"
 #include "record_output.h"
 #include "record_run.h"
 #include "record_serve.h"
 #include "record_summary.h"
-#include "target.h"
 
 /* The exit codes of env(1), nohup(1) and timeout(1): programs rarely use them themselves. */
 enum { RECORD_FAILED = 125, NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
-#define HZ_MIN 0.001
-#define HZ_MAX 1000.0
-
-static const char help[] =
-    "usage: probing-record [OPTION...] [--] COMMAND [ARGUMENT...]\n"
-    "       probing-record -p PID [-d SECONDS] [-r HZ] [-o FILE]\n"
-    "\n"
-    "Runs COMMAND and records every Python process of it into a trace. The command keeps the\n"
-    "terminal, its standard streams and its exit code; the trace survives if it is killed.\n"
-    "\n"
-    "  -o, --output FILE|DIR  write the trace to FILE (default trace.zst) and those of the run's other\n"
-    "                         processes to FILE.d/, or all of them to the directory DIR (an existing\n"
-    "                         one, or a name that ends in /). An existing FILE becomes FILE.old\n"
-    "  -r, --rate HZ          samples a second, 0.001 to 1000, or a period: 100, 100Hz, 10ms\n"
-    "                         (default 10, or what $PROBING_SAMPLE_RATE says)\n"
-    "      --no-native        sample Python frames only\n"
-    "      --no-symbols       do not look up the names of native code at the end: then they are found\n"
-    "                         only on this machine, while its libraries are the same\n"
-    "      --metrics SECONDS  time between CPU, memory, I/O readings, 0.1 to 3600, 0 = none "
-    "(default 1)\n"
-    "      --torch SPEC       PyTorch: on (default), off, a share of the steps (0.001 to 1), or\n"
-    "                         rate=RATE,layer_rate=RATE,backward=on|off,cuda=auto|all|off,\n"
-    "                         memory=auto|all|off,exprs=LIST\n"
-    "      --exprs LIST       variables to record at the end of each step: NAME@FUNCTION,...\n"
-    "      --set KEY=VALUE    any setting that `probing config` knows; may be given again\n"
-    "  -p, --pid PID          record a process that runs already, by injection, and stop again\n"
-    "  -d, --duration SECONDS with -p: for so long (otherwise until Ctrl-C, or the process ends)\n"
-    "                         -o then also takes FILE.db (converted), FILE.svg (flame graph),\n"
-    "                         FILE.html (report), FILE.folded (collapsed stacks) and what\n"
-    "                         probing-export writes: FILE.json, FILE.pb.gz, FILE.pftrace, ...;\n"
-    "                         default trace-PID.zst\n"
-    "  -q, --quiet            no summary line\n"
-    "  -h, --help             this text\n"
-    "      --version          print the version\n"
-    "\n"
-    "Without an option the environment decides: PROBING_SAMPLE_RATE, PROBING_METRICS, PROBING_NATIVE,\n"
-    "PROBING_TORCH_PROFILING, PROBE_TORCH_EXPRS, and so on. A bad value in it is said, and\n"
-    "the default used. PROBING_SAMPLE_RATE: seconds, or with its unit, 100Hz, 10ms.\n"
-    "\n"
-    "Exit code: the command's own; 128+N when signal N killed it; 127 when it was not found, 126 "
-    "when it\n"
-    "could not be run; 125 for a wrong option (then the command did not run). What cannot be recorded\n"
-    "is said in one line, and the command runs all the same.\n"
-    "\n"
-    "Then: probing-convert trace.zst out.db\n";
-
-struct settings {
-    const char *output;
-    const char *rate;             /* text given to -r */
-    const char *other[SETTING_N]; /* given to --metrics, --torch, --exprs, --set, or NULL */
-    int native, symbols, quiet, output_given;
-    int pid;         /* the running process to record; 0: a command is run instead */
-    double duration; /* with pid: seconds; 0: until a signal, or the process's end */
-    char period[32]; /* value for PROBING_SAMPLE_RATE; "" when -r was not given */
+struct recording {
+    struct record_options opt;
     char session[64];
     struct run_id run;
     char preload[PATH_MAX];
@@ -94,166 +40,12 @@ struct settings {
 
 /* ---- before ---- */
 
-/* --set KEY=VALUE */
-static int take_set(struct settings *s, char *text) {
-    char why[SETTING_WHY], *eq = strchr(text, '=');
-    int id;
-
-    if (!eq) {
-        tool_usage("--set %s: it must be KEY=VALUE", text);
-        return -1;
-    }
-    *eq = '\0';
-    id = setting_find(text);
-    if (id < 0) {
-        setting_unknown(text, why, sizeof why);
-        tool_usage("--set: %s", why);
-        return -1;
-    }
-    s->other[id] = eq + 1;
-    return 0;
-}
-
-static int parse(int argc, char **argv, struct settings *s) {
-    enum { NO_NATIVE = 256, NO_SYMBOLS, METRICS, TORCH, EXPRS, SET };
-    static const struct option options[] = {
-        {"output", required_argument, NULL, 'o'},
-        {"rate", required_argument, NULL, 'r'},
-        {"no-native", no_argument, NULL, NO_NATIVE},
-        {"no-symbols", no_argument, NULL, NO_SYMBOLS},
-        {"quiet", no_argument, NULL, 'q'},
-        {"pid", required_argument, NULL, 'p'},
-        {"duration", required_argument, NULL, 'd'},
-        {"metrics", required_argument, NULL, METRICS},
-        {"torch", required_argument, NULL, TORCH},
-        {"exprs", required_argument, NULL, EXPRS},
-        {"set", required_argument, NULL, SET},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    int c;
-
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, "+:o:r:p:d:qh", options, NULL)) != -1) {
-        switch (c) {
-        case 'o':
-            s->output = optarg;
-            s->output_given = 1;
-            if (*optarg && strcmp(optarg, "-") != 0)
-                break;
-            tool_usage("cannot write traces to standard output: each process writes its own file "
-                       "(give -o FILE or -o DIRECTORY/)");
-            return -1;
-        case 'r':
-            s->rate = optarg;
-            break;
-        case NO_NATIVE:
-            s->native = 0;
-            break;
-        case NO_SYMBOLS:
-            s->symbols = 0;
-            break;
-        case METRICS:
-            s->other[SETTING_metrics] = optarg;
-            break;
-        case TORCH:
-            s->other[SETTING_torch_profiling] = optarg;
-            break;
-        case EXPRS:
-            s->other[SETTING_torch_exprs] = optarg;
-            break;
-        case SET:
-            if (take_set(s, optarg) < 0)
-                return -1;
-            break;
-        case 'p':
-            if (target_pid(optarg, &s->pid) != TOOL_OK)
-                return -1;
-            break;
-        case 'd':
-            if (tool_number(optarg, 0.01, 1e9, &s->duration) == 0)
-                break;
-            tool_usage("-d %s: seconds, please", optarg);
-            return -1;
-        case 'q':
-            s->quiet = 1;
-            break;
-        case 'h':
-            fputs(help, stdout);
-            return 0;
-        default:
-            tool_bad_option(argv);
-            return -1;
-        }
-    }
-    if (s->pid && optind < argc) {
-        tool_usage("either -p %d or a command", s->pid);
-        return -1;
-    }
-    if (!s->pid && s->duration > 0) {
-        tool_usage(
-            "-d is for a process that runs already (-p PID); of a command: timeout %g probing-record ...",
-            s->duration);
-        return -1;
-    }
-    if (optind >= argc && !s->pid) {
-        tool_usage("no command to run: probing-record [OPTION...] [--] COMMAND [ARGUMENT...]");
-        return -1;
-    }
-    return 1;
-}
-
-/* Returns a setting's value from the environment, or NULL; puts the variable's name into `name`. */
-static const char *from_environment(enum setting_id id, char name[SETTING_ENV]) {
-    const char *text = getenv(setting_env(id, name));
-
-    if (!text && id == SETTING_torch_exprs)
-        text = getenv(strcpy(name, "PROBE_TORCH_EXPRS"));
-    return text;
-}
-
-/* Checks all settings, from the options or the environment. A wrong option is refused. A wrong variable, which may have been set
- * for something else long ago, is only reported, and the default is used: the agent does the same. */
-static int check_settings(struct settings *s) {
-    char why[SETTING_WHY], name[SETTING_ENV];
-    struct setting_value v;
-    double hz;
-
-    if (s->rate && setting_rate(s->rate, HZ_MIN, HZ_MAX, &hz) < 0) {
-        tool_usage("-r %s: the rate must be %g to %g samples a second", s->rate, HZ_MIN, HZ_MAX);
-        return -1;
-    }
-    if (s->rate)
-        snprintf(s->period, sizeof s->period, "%.9g", 1 / hz);
-    for (unsigned i = 0; i < SETTING_N; i++) {
-        enum setting_id id = (enum setting_id)i;
-        const char *env = from_environment(id, name), *text = s->other[i] ? s->other[i] : env;
-        if (!text || (id == SETTING_sample_rate && s->rate))
-            continue;
-        if (setting_parse(id, text, &v, why, sizeof why) == 0) {
-            if (setting_advice(id, text, why, sizeof why))
-                tool_say("%s", why);
-            continue;
-        }
-        if (!s->other[i]) {
-            tool_say("%s%s; '%s' is used", name, why + strcspn(why, "="), setting_at(id)->initial);
-            continue;
-        }
-        tool_usage("%s%s", setting_at(id)->key, why + strcspn(why, "="));
-        return -1;
-    }
-    for (char **e = environ; *e; e++)
-        if (setting_misspelt(*e, why, sizeof why))
-            tool_say("%s", why);
-    return 0;
-}
-
 /* Reports in one line why there is no recording; the program runs all the same. */
 static void run_without(const char *why) {
     tool_say("%s; the program runs unrecorded", why);
 }
 
-static int find_agent(struct settings *s, char *why, size_t n) {
+static int find_agent(struct recording *s, char *why, size_t n) {
     static const char *const parts[] = {"libprobing-agent.so", "libprobing-preload.so"};
 
     for (int i = 0; i < 2; i++) { /* s->preload keeps the path of the last one */
@@ -299,7 +91,7 @@ static int find_command(const char *command) {
 /* ---- the child's side ---- */
 
 static void setup_child(void *arg) {
-    const struct settings *s = arg;
+    const struct recording *s = arg;
     const char *old = getenv("LD_PRELOAD");
     char pid[24], name[SETTING_ENV], *list = NULL;
 
@@ -313,13 +105,13 @@ static void setup_child(void *arg) {
     setenv("PROBING_RUN", s->run.run, 1);
     setenv("PROBING_TRACE", s->out.value, 1);
     setenv("PROBING_SESSION", s->session, 1);
-    if (*s->period)
-        setenv("PROBING_SAMPLE_RATE", s->period, 1);
-    if (!s->native)
+    if (*s->opt.period)
+        setenv("PROBING_SAMPLE_RATE", s->opt.period, 1);
+    if (!s->opt.native)
         setenv("PROBING_NATIVE", "0", 1);
     for (unsigned i = 0; i < SETTING_N; i++)
-        if (s->other[i])
-            setenv(setting_env((enum setting_id)i, name), s->other[i], 1);
+        if (s->opt.other[i])
+            setenv(setting_env((enum setting_id)i, name), s->opt.other[i], 1);
 }
 
 static void setup_nothing(void *arg) {
@@ -382,11 +174,11 @@ static void say_unsampled(const struct record_output *o) {
 }
 
 /* Reports variables that were asked for but not recorded: also with -q, as the user asked for them by name. */
-static void say_variables(const struct settings *s) {
+static void say_variables(const struct recording *s) {
     char name[SETTING_ENV];
-    const char *list = s->other[SETTING_torch_exprs];
+    const char *list = s->opt.other[SETTING_torch_exprs];
     if (!list)
-        list = from_environment(SETTING_torch_exprs, name);
+        list = record_options_env(SETTING_torch_exprs, name);
     if (!list || !*list || !s->out.exact || !s->out.processes || s->out.running)
         return;
     if (s->out.variable_note[0])
@@ -407,7 +199,7 @@ static int find_run_dir(char *buf, size_t n) {
 }
 
 /* Prepares all that a recording needs before the program starts. Returns 0, or -1 with the reason in `why`. */
-static int prepare(struct settings *s, char *why, size_t n) {
+static int prepare(struct recording *s, char *why, size_t n) {
     char run_dir[PATH_MAX];
     const char *wanted = getenv("PROBING_RUN_DIR");
     int rc;
@@ -427,7 +219,7 @@ static int prepare(struct settings *s, char *why, size_t n) {
              (unsigned long long)sys_clock(CLOCK_REALTIME), (unsigned)getpid());
     run_self(s->run.run, sizeof s->run.run);
     run_job(s->run.job, environment);
-    if (output_resolve(&s->out, s->output, s->session) == 0 &&
+    if (output_resolve(&s->out, s->opt.output, s->session) == 0 &&
         output_prepare(&s->out, &s->run) == 0) {
         take_reports();
         return 0;
@@ -438,35 +230,37 @@ static int prepare(struct settings *s, char *why, size_t n) {
 
 /* Records a running process (-p PID). Environment variables cannot reach it, so options that need them are refused: `probing -t PID config` changes
  * those settings. */
-static int attach(const struct settings *s) {
-    struct attach a = {
-        .pid = s->pid, .duration = s->duration, .native = s->native, .quiet = s->quiet};
+static int attach(const struct recording *s) {
+    struct attach a = {.pid = s->opt.pid,
+                       .duration = s->opt.duration,
+                       .native = s->opt.native,
+                       .quiet = s->opt.quiet};
 
-    a.output = s->output_given ? s->output : NULL;
-    a.hz = s->rate ? 1 / strtod(s->period, NULL) : 0;
+    a.output = s->opt.output_given ? s->opt.output : NULL;
+    a.hz = s->opt.rate ? 1 / strtod(s->opt.period, NULL) : 0;
     for (unsigned i = 0; i < SETTING_N; i++) {
-        if (s->other[i])
+        if (s->opt.other[i])
             return tool_usage(
                 "-p takes -d, -r, -o, --no-native and -q; for %s: probing -t %d config",
-                setting_at((enum setting_id)i)->key, s->pid);
+                setting_at((enum setting_id)i)->key, s->opt.pid);
     }
     return record_attach(&a);
 }
 
 int cmd_record(int argc, char **argv) {
-    struct settings s = {.output = "trace.zst", .native = 1, .symbols = 1};
+    struct recording s = {.opt = {.output = "trace.zst", .native = 1, .symbols = 1}};
     struct run_result r;
     char why[sizeof s.out.why];
     int rc;
 
-    if ((rc = parse(argc, argv, &s)) <= 0)
+    if ((rc = record_options_parse(argc, argv, &s.opt)) <= 0)
         return rc < 0 ? RECORD_FAILED : 0;
     argv += optind;
-    if (!s.pid)
+    if (!s.opt.pid)
         run_signals(1);
-    if (check_settings(&s) < 0)
+    if (record_options_check(&s.opt) < 0)
         return RECORD_FAILED;
-    if (s.pid)
+    if (s.opt.pid)
         return attach(&s);
     if ((rc = find_command(argv[0])))
         return rc;
@@ -491,9 +285,9 @@ int cmd_record(int argc, char **argv) {
         s.out.child = r.pid;
         s.out.signal = r.signal;
         s.out.status = r.status;
-        s.out.symbols = s.symbols && s.native;
+        s.out.symbols = s.opt.symbols && s.opt.native;
         output_collect(&s.out);
-        if (!s.quiet)
+        if (!s.opt.quiet)
             record_summary(&s.out, &r, argv[0], (unsigned)unrecorded);
         say_unsampled(&s.out);
         say_variables(&s);
