@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../converter/output.h"
+#include "../traces/hash.h"
 #include "../traces/own_file.h"
 #include "../writer/writer.h"
 #include "cause.h"
@@ -172,10 +173,9 @@ static int claim(const char *file, const struct run_id *me) {
     snprintf(dir, sizeof dir, "%.*s", (int)(base - file), file);
     if (strcmp(self, me->run) != 0 || me->job[0] || stat(dir, &st) < 0)
         return 0;
-    len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "probing-record/%lx:%lx/%s",
-                   (unsigned long)st.st_dev, (unsigned long)st.st_ino, base);
-    if (len >= (int)sizeof name.sun_path - 1) /* long names with the same beginning count as one */
-        len = (int)sizeof name.sun_path - 1;
+    len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "probing-record/%lx:%lx/%llx",
+                   (unsigned long)st.st_dev, (unsigned long)st.st_ino,
+                   (unsigned long long)hash_text(HASH_START, base));
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&name,
                        (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) == 0)
@@ -243,8 +243,8 @@ static int try_to_make(struct record_output *o, const char *dir) {
     char path[PATH_MAX];
     int fd;
 
-    snprintf(path, sizeof path, "%.*s/.probing-%u", PATH_MAX - 40, dir, (unsigned)getpid());
-    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    snprintf(path, sizeof path, "%.*s/.probing-XXXXXX", PATH_MAX - 40, dir);
+    fd = mkostemp(path, O_CLOEXEC);
     if (fd < 0) {
         no(o, "cannot write to the directory %s: %s (choose another with -o)", dir,
            strerror(errno));
@@ -335,7 +335,13 @@ static void adopt_main(struct record_output *o) {
     if (!*o->main || o->joined || o->running || access(o->main, F_OK) == 0)
         return;
     each_trace(o, find_earliest, &best);
-    if (*best.path && rename(best.path, o->main) == 0)
+    if (!*best.path)
+        return;
+    /* Another run may just have taken the name, which no process of ours writes to. */
+    int rc = renameat2(AT_FDCWD, best.path, AT_FDCWD, o->main, RENAME_NOREPLACE);
+    if (rc < 0 && (errno == EINVAL || errno == ENOSYS)) /* the file system cannot do that */
+        rc = rename(best.path, o->main);
+    if (rc == 0)
         rmdir(o->dir); /* removes the directory if that was its only file */
 }
 

@@ -109,14 +109,23 @@ static void ignore_again(const struct sigaction *was) {
     }
 }
 
-static void run_in_child(char **argv, void (*setup)(void *), void *arg, const sigset_t *mask,
-                         const struct sigaction *was, int fd, int at_parents_end) {
-    if (at_parents_end) /* not inherited by fork: the signal that we get when our parent ends, the program gets when we end */
-        prctl(PR_SET_PDEATHSIG, at_parents_end);
+/* What the program gets as we got it. */
+struct inherited {
+    sigset_t mask;
+    struct sigaction was[NPASSED];
+    void (*chld)(int);
+    int at_parents_end;
+};
+
+static void run_in_child(char **argv, void (*setup)(void *), void *arg, const struct inherited *in,
+                         int fd) {
+    if (in->at_parents_end) /* not inherited by fork: the signal that we get when our parent ends, the program gets when we end */
+        prctl(PR_SET_PDEATHSIG, in->at_parents_end);
     setup(arg);
     run_signals(0);
-    ignore_again(was);
-    sigprocmask(SIG_SETMASK, mask, NULL); /* exec removes the handlers */
+    ignore_again(in->was);
+    signal(SIGCHLD, in->chld);
+    sigprocmask(SIG_SETMASK, &in->mask, NULL); /* exec removes the handlers */
     execvp(argv[0], argv);
     int e = errno;
     while (write(fd, &e, sizeof e) < 0 && errno == EINTR)
@@ -125,24 +134,25 @@ static void run_in_child(char **argv, void (*setup)(void *), void *arg, const si
 }
 
 int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *out) {
-    struct sigaction was[NPASSED];
-    sigset_t all, mask;
-    int fds[2], status = 0, at_parents_end = 0;
+    struct inherited in = {.at_parents_end = 0};
+    sigset_t all;
+    int fds[2], status = 0;
 
-    prctl(PR_GET_PDEATHSIG, &at_parents_end);
+    prctl(PR_GET_PDEATHSIG, &in.at_parents_end);
     memset(out, 0, sizeof *out);
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
     sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &mask);
-    catch_all(was);
+    sigprocmask(SIG_BLOCK, &all, &in.mask);
+    catch_all(in.was);
+    in.chld = signal(SIGCHLD, SIG_DFL); /* where it is ignored, no exit code is kept for us */
     uint64_t start = sys_now();
     pid_t pid = fork();
     if (pid == 0)
-        run_in_child(argv, setup, arg, &mask, was, fds[1], at_parents_end);
+        run_in_child(argv, setup, arg, &in, fds[1]);
     int error = pid < 0 ? -errno : 0;
     child = out->pid = pid > 0 ? pid : 0;
-    sigprocmask(SIG_SETMASK, &mask, NULL);
+    sigprocmask(SIG_SETMASK, &in.mask, NULL);
     close(fds[1]);
     if (error == 0) {
         ssize_t n;
@@ -157,7 +167,8 @@ int run_child(char **argv, void (*setup)(void *), void *arg, struct run_result *
         else
             out->status = WEXITSTATUS(status);
     }
-    ignore_again(was);
+    ignore_again(in.was);
+    signal(SIGCHLD, in.chld);
     close(fds[0]);
     return error;
 }
