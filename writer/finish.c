@@ -198,12 +198,11 @@ static int has_begun(const struct live *l) {
     return begun;
 }
 
-/* Removes what the process left under its trace's name: an empty file, or nothing. Any other file belongs to another
- * process; so does an empty one that somebody has locked to write it. */
+/* Removes what the process left under its trace's name: an empty file, or nothing. Any other file belongs to another process; so does an
+ * empty one that somebody has locked to write it. Only under the lock its length is certain: another finisher may just have filled it. */
 static int undo(struct writer *w) {
     struct stat st;
     int rc = tracefile_open(&w->file, w->live->trace_path, w->live->uid);
-    /* Its length is what it is under the lock: another finisher may have filled it, and be gone. */
     if (!rc && !flock(w->file.fd, LOCK_EX | LOCK_NB) && !fstat(w->file.fd, &st) && !st.st_size &&
         unlink(w->file.path) < 0)
         rc = -errno;

@@ -136,8 +136,11 @@ int writer_next_segment(struct writer *w, const char *old_name) {
         if (link(w->file.path, old_name) < 0)
             rc = errno == EEXIST || rename(w->file.path, old_name) < 0 ? -errno : 0;
     }
-    if (!rc && rename(temporary, w->file.path) < 0)
+    if (!rc && rename(temporary, w->file.path) < 0) {
         rc = -errno;
+        if (!rename(old_name, w->file.path)) /* which does nothing to two names of one file */
+            unlink(old_name);
+    }
     if (!rc)
         take_over(&c);
 out:
