@@ -203,8 +203,9 @@ def check_moved(backtrace, python, moved):
 
 
 @needs_gcore
+@needs_gdb
 @pytest.mark.pythons(count=1)
-def test_a_core_that_is_cut_or_damaged(backtrace, tmp_path, spawn, python, gcore, build):
+def test_a_core_that_is_cut_or_damaged(backtrace, tmp_path, spawn, run, python, gcore, build):
     process, truth = start_scene(tmp_path, spawn, python)
     data = gcore(process).read_bytes()
     for keep in (len(data) // 2, len(data) // 8, 65536):
@@ -214,6 +215,12 @@ def test_a_core_that_is_cut_or_damaged(backtrace, tmp_path, spawn, python, gcore
         assert done.returncode == 0 and "the core is cut off" in done.stdout or \
             done.returncode == 3 and "damaged or cut off" in done.stderr, (keep, done)
         assert done.returncode == 0 or len(done.stderr.splitlines()) == 1
+    # It becomes shorter while it is read, as a core in a folder that is cleaned.
+    cut.write_bytes(data)
+    said = run([GDB, "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "break core_modules", "-ex", "run",
+                "-ex", "shell truncate -s %d '%s'" % (len(data) // 8, cut), "-ex", "continue",
+                "--args", build.tool("probing"), "backtrace", "--core", cut]).stdout
+    assert "Breakpoint 1, " in said and "exited normally" in said and "the core is cut off" in said, said
     # Whatever the file contains: an answer or one line, never a crash or a hang.
     dice = random.Random(7)
     damaged = tmp_path / "damaged"

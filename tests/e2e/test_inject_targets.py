@@ -70,6 +70,15 @@ def test_files_mapped_as_data_are_not_libraries(probing, python, target):
     assert finish(process) == (0, "right", "")
 
 
+@pytest.mark.pythons(min=(3, 8), max=(3, 8), shared=True, count=1)
+def test_a_libpython_mapped_as_data_is_no_second_python(probing, python, target):
+    """The version can be read there as well, in 3.8; but nothing in that copy was ever initialised."""
+    process = target(python, COPIES)
+    said = json.loads(probing(process.pid, "backtrace", "--json").stdout)
+    assert said["note"] is None and said["threads"][0]["frames"]
+    assert finish(process) == (0, "right", "")
+
+
 # As setproctitle does it, in Ray's and gunicorn's workers.
 TITLED = HEAD.replace('print("up"', """
 import ctypes
