@@ -19,14 +19,11 @@
  * signals run, and ends with -EINTR if one raises (arrow_stop.h). Memory: a batch, the names, and 80 bytes for each block of the current
  * file.
  *
- * ARCHITECTURE.md's figures for many machines: 10,000 ranks at 7 bytes a sample (long recordings) make 0.6 TB a day, at 25 bytes
- * (half-minute recordings) 2.2 TB. Measured by `make bench`, part arrow, on a busy two-core machine: 10 to 1,000 fleet traces of 2,900
- * rows, functions named, take 4.3 ms each, of which aligning takes 0.5 to 0.7 ms (and since then some 0.3 ms more, to find the run of each
- * trace); this is linear to within 5 %, so 10,000 of them take 43 s +- 2. Five-minute traces give 1.6e6 rows a second and core. Clocks are
+ * The figures for many machines are in ARCHITECTURE.md (a sample takes 7 bytes of a long recording, 25 of one of half a minute). The clocks are
  * aligned by one process first (probing_align(): it reads the process of each trace, and a bounded number of collectives). The result is a
- * database with a few knots for each boot, which is given to streams, `probing convert --clocks`, the data set and Spark's partitions. What
- * lies in object stores is read by ranges (source.h, probing/_remote.py): the seek table at the end says where the hints are, and the hints
- * say what each block holds.
+ * database with a few points of each machine's clock, which is given to streams, `probing convert --clocks`, the data set and Spark's
+ * partitions. What lies in object stores is read by ranges (source.h, probing/_remote.py): the seek table at the end says where the hints
+ * are, and the hints say what each block holds.
  */
 #ifndef PROBING_CONVERTER_ARROW_READ_H
 #define PROBING_CONVERTER_ARROW_READ_H

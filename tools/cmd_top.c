@@ -159,7 +159,7 @@ static int take_answer(struct top *t, sqlite3 *db) {
 }
 
 /* Asks by the way and returns its code. If t->answer is NULL then, there was no answer, and `top` ends with that code. */
-static int look_there(struct top *t) {
+static int read_from_server(struct top *t) {
     char window[40];
     sqlite3 *db = NULL;
 
@@ -183,12 +183,12 @@ static int look_there(struct top *t) {
 }
 
 /* Reads the recording again. Returns TOOL_OK, TOOL_PARTIAL, or the exit code of an error that was reported. */
-static int look(struct top *t) {
+static int read_again(struct top *t) {
     struct db_part part = {.since.from = WHEN_NOT, .until.from = WHEN_NOT};
     sqlite3 *db;
 
     if (t->way)
-        return look_there(t);
+        return read_from_server(t);
     if (t->live)
         part.since = (struct when){.from = WHEN_BEFORE_LAST, .ns = t->window};
     int code = db_open_part(&db, t->inputs, t->ninputs, t->live ? DB_NO_CACHE : 0, &part);
@@ -410,7 +410,7 @@ static int loop(struct top *t, struct screen *s) {
                 tool_say("process %d has ended, or is no longer recorded", t->live);
                 return TOOL_PARTIAL;
             }
-            code = look(t);
+            code = read_again(t);
             if (s && code > TOOL_PARTIAL && screen_ended()) { /* Ctrl-C during the read */
                 screen_forget(s);
                 return TOOL_OK;
@@ -424,7 +424,7 @@ static int loop(struct top *t, struct screen *s) {
 
 static int run(struct top *t) {
     struct screen *s = NULL;
-    int code = look(t); /* before the screen opens, so that errors are printed as usual */
+    int code = read_again(t); /* before the screen opens, so that errors are printed as usual */
 
     if (!t->db)
         return code;

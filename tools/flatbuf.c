@@ -18,7 +18,7 @@ void flatbuf_reset(struct flatbuf *b) {
 }
 
 /* Appends n zeros at the next place that is `off` after a multiple of `align`. Returns that place, or 0 without memory. */
-static size_t room(struct flatbuf *b, size_t n, size_t align, size_t off) {
+static size_t make_space(struct flatbuf *b, size_t n, size_t align, size_t off) {
     size_t at = b->n ? b->n : ROOT;
 
     while (at % align != off)
@@ -63,9 +63,9 @@ size_t flatbuf_table(struct flatbuf *b, const struct flatbuf_field *field, unsig
         }
     places[0] = (uint16_t)(4 + 2 * n);
     places[1] = end;
-    size_t there = room(b, places[0], 2, 0);
+    size_t there = make_space(b, places[0], 2, 0);
     put(b, there, places, places[0]);
-    size_t table = room(b, end, 8, 4);
+    size_t table = make_space(b, end, 8, 4);
     int32_t back = (int32_t)(table - there);
     put(b, table, &back, sizeof back);
     for (unsigned i = 0; i < n && i < FIELDS; i++) {
@@ -82,7 +82,7 @@ size_t flatbuf_vector(struct flatbuf *b, const void *elements, size_t n, size_t 
     uint32_t count = (uint32_t)n;
 
     align = align < 4 ? 4 : align;
-    size_t at = room(b, 4 + n * size, align, (align - 4) % align);
+    size_t at = make_space(b, 4 + n * size, align, (align - 4) % align);
     put(b, at, &count, sizeof count);
     if (elements && n)
         put(b, at + 4, elements, n * size);
@@ -92,7 +92,7 @@ size_t flatbuf_vector(struct flatbuf *b, const void *elements, size_t n, size_t 
 size_t flatbuf_text(struct flatbuf *b, const char *text) {
     size_t at = flatbuf_vector(b, text, strlen(text), 1, 4);
 
-    room(b, 1, 1, 0); /* a zero byte ends the text; its length does not count it */
+    make_space(b, 1, 1, 0); /* a zero byte ends the text; its length does not count it */
     return at;
 }
 

@@ -37,7 +37,7 @@ struct replacing {
 };
 
 /* Finds what is in each file, and which files belong to one process. */
-static int look(struct replacing *r, const struct inputs *in) {
+static int find_contents(struct replacing *r, const struct inputs *in) {
     for (size_t i = 0; i < in->n; i++) {
         struct file *f = &r->file[i];
         struct inputs one = {.file = &in->file[i], .n = 1};
@@ -242,7 +242,7 @@ int pack_replace(struct pack *all, const struct inputs *in, const char **failed_
 
     keys_init(&r.names);
     if (!rc)
-        rc = look(&r, in);
+        rc = find_contents(&r, in);
     if (!rc)
         choose(&r);
     for (size_t i = 0; !rc && i < r.n; i++) {

@@ -13,7 +13,7 @@
 #define LINKS_MAX 16
 
 /* Opens `name` for inspection only: O_PATH neither opens the file itself nor triggers a mount. Returns the descriptor or -errno. */
-static int look(int at, const char *name, struct stat *st) {
+static int open_to_inspect(int at, const char *name, struct stat *st) {
     struct statfs fs;
     int fd = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     int err = fd < 0 ? -errno : 0;
@@ -76,7 +76,7 @@ int plain_file_open(const char *path) {
             break;
         memcpy(name, p, n);
         name[n] = 0;
-        if ((next = look(at, name, &st)) < 0) {
+        if ((next = open_to_inspect(at, name, &st)) < 0) {
             result = next;
             break;
         }

@@ -188,7 +188,7 @@ static struct anchor *anchor_of(void *context) {
 }
 
 /* Queries an operation. Returns 1 when it is over, or nothing more will be known about it. */
-static int look(struct comm_op *op) {
+static int is_over(struct comm_op *op) {
     float ms = 0, since = 0;
     /* The call must have returned, too. */
     if (__atomic_load_n(&op->open, __ATOMIC_ACQUIRE) != 1)
@@ -219,7 +219,7 @@ static unsigned left_over(int query) {
     unsigned left = 0;
     for (unsigned i = 0; (op = comm_op_at(i)); i++)
         if (__atomic_load_n(&op->gpu, __ATOMIC_SEQ_CST) == ENQUEUED)
-            left += !query || !look(op);
+            left += !query || !is_over(op);
     return left;
 }
 

@@ -9,40 +9,40 @@
 #include "agent/torch/torch_name.h"
 
 #define MILLION   1000000u
-#define BY_HAND   64 /* so many root calls after a backward pass without a step(): it steps by hand */
-#define UNSEEN    8 /* so many zero_grad() after backward passes without a step() */
+#define BY_HAND   64 /* root calls after backward passes, without a step(): it steps by hand */
+#define UNSEEN    8  /* steps that only zero_grad() shows count once there are so many */
 #define GROUP     16
 #define CERTAIN   16 /* first steps whose optimizer is looked up, to know one that comes again */
-#define FORGOTTEN 16 /* other roots' calls after which the first root is not waited for any more */
-#define TEACHERS  8  /* calls without gradients before a step's passes that may be its own */
-#define IDLE      16 /* models called in turn without gradients that have a row each */
-#define RECENT    4  /* steps after its last call with gradients in which a model is trained */
+#define FORGOTTEN 16 /* calls of other roots after which another one becomes the root */
+#define TEACHERS  8  /* most calls without gradients that a step begins with (a teacher's) */
+#define IDLE      16 /* calls kept until it is known whether they were evaluation */
+#define RECENT    4  /* steps after its last call with gradients for which a model is trained */
 
 static struct {
     struct torch_thread *leader; /* (a) the thread that counts */
     uint32_t lock;               /* held while the first optimizer's thread becomes the leader */
     uint32_t root;               /* serial of the root module whose calls count, 0 */
     uint32_t others;             /* calls of other roots since its last one */
-    uint32_t unclaimed;          /* its calls since a backward pass, without an optimizer */
+    uint32_t unclaimed;          /* the root's calls since a backward pass */
     int optimizer, manual, backward; /* 1: was seen */
     int by_hand;                     /* the root's calls after a backward pass end steps */
     int grouped; /* the last optimizer's step ended a step, and no pass has begun since */
     const void *stepped[GROUP]; /* the optimizers of that step, as far as they are known */
     int certain;                /* is_another() was called: look the optimizer up at each step */
-    int called; /* root's call since the last step ended: 1: evaluation; 2: perhaps; 3: perhaps a step's */
-    int fresh;      /* no pass with gradients since then, or since a backward pass */
-    int amid;       /* a backward pass since then; 2: the step's part before is written */
-    uint32_t idle;  /* serial of the last root called without gradients since both, or 0 */
-    uint32_t row;   /* number of the current row of such calls */
-    int evaluating; /* the outermost call in progress is evaluation; 2: the one that ended goes on */
-    int evaluated;  /* value of `evaluating` as the call began that this one may be a part of */
+    int called; /* the root was called since a step ended: 1: evaluation; 2: perhaps; 3: perhaps in a step */
+    int fresh;     /* no pass with gradients since a step ended, or since a backward pass */
+    int amid;      /* a backward pass since a step ended; 2: and that part of the step is written */
+    uint32_t idle; /* serial of the root called last; 0: the last call had gradients */
+    uint32_t row;  /* number of the sequence of calls without gradients */
+    int evaluating; /* the outermost call in progress is evaluation; 2: the last one, continued */
+    int evaluated;  /* `evaluating` when the call began that this one may be a part of */
     const void *whole;    /* the module whose unseen call the last call was a part of; or NULL */
     uint32_t part;        /* serial of the first part of that call */
     uint64_t ends[IDLE];  /* calls without gradients that have ended and may be evaluation */
     const void *of[IDLE]; /* whose calls these were, if in evaluation mode */
-    unsigned idles, now;  /* `ends` in use; calls before this pass */
-    unsigned usual[2];    /* calls before the last pass: at a step's begin, and amid one */
-    int again;            /* one of these models came again */
+    unsigned idles, now;  /* number of `ends`; of calls without gradients */
+    unsigned usual[2];    /* the same before the last pass: at a step's begin, and amid one */
+    int again;            /* one of these models was called twice */
     int passed;           /* a backward pass since the last zero_grad(), and since a step ended */
     int unseen;           /* steps that zero_grad() ended, not counted yet; -1: a step() was seen */
     uint64_t zeroed[UNSEEN]; /* when they ended */
@@ -140,7 +140,7 @@ static int steps_by_hand(void) {
     return s.by_hand;
 }
 
-/* A step ends by the root's next call. Before any backward pass, calls with gradients may be of one step (a triplet loss) or inference without no_grad(). */
+/* Where the root's calls are counted, the next one ends a step. Before any backward pass, calls with gradients may be of one step (a triplet loss) or inference without no_grad(). */
 static void root_ended(struct torch_thread *l) {
     int known = s.backward || (s.fresh && s.called < 3);
     ended(l, known ? TORCH_BY_ROOT : TORCH_BY_PASS, s.backward ? 0 : s.root_end);
@@ -236,7 +236,7 @@ static void put_idles(struct torch_thread *l, unsigned but) {
     memmove(s.of, s.of + n, s.idles * sizeof *s.of);
 }
 
-/* So many calls without gradients before a pass are the step's. */
+/* Returns how many calls without gradients before a pass belong to the step: as many as before. */
 static unsigned usual_calls(void) {
     return s.usual[s.amid && s.usual[1] > s.usual[0]];
 }
