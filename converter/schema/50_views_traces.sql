@@ -90,29 +90,45 @@ SELECT m.ts / 1e9 AS timestamp, m.unload_ts / 1e9 AS unloaded, t.id AS trace_id,
   m.build_id, m.start, m."end", m.bias, m.symbols
 FROM module m JOIN trace_file t ON t.id = m.id >> 40;
 
+-- A thread of a recording in several files (rotation) is one row, as are an environment variable, a version and so on; trace_id is then that of one of the files.
 CREATE VIEW threads AS
 SELECT h.trace AS trace_id, t.pid, t.rank, h.tid, h.name, h.ident, h.start_ts / 1e9 AS start,
   h.end_ts / 1e9 AS "end", h.samples, h.running, h.cpu_us / 1e6 AS cpu_seconds, h.id AS thread_id, h.comm
-FROM thread h JOIN trace_file t ON t.id = h.trace;
+FROM thread h JOIN trace_file t ON t.id = h.trace WHERE t.program IS NULL
+UNION ALL
+SELECT program, pid, rank, tid, substr(max(printf('%09d', place) || name), 10), substr(max(printf('%09d', place) || ident), 10) + 0, min(start_ts) / 1e9,
+  max(end_ts) / 1e9, sum(samples), sum(running), sum(cpu_us) / 1e6, min(id), substr(max(printf('%09d', place) || comm), 10)
+FROM (SELECT *, sum(is_new) OVER (PARTITION BY program, tid ORDER BY place) AS nth FROM thread_files) GROUP BY program, tid, nth;
+
+-- For view threads: what each file of such a recording has of its threads. place: their order among those with the same tid; is_new: 1 where another thread has got the
+-- tid. That is so where one file tells of both, or where the one before had ended.
+CREATE VIEW thread_files AS
+SELECT t.program, t.pid, t.rank, h.*, row_number() OVER w AS place, coalesce(lag(h.trace) OVER w = h.trace OR lag(h.end_ts) OVER w IS NOT NULL, 1) AS is_new
+FROM (SELECT *, coalesce((SELECT min(p.ts) FROM process_info p WHERE p.id BETWEEN first_id AND last_id), start_ts) AS began FROM trace_file WHERE program IS NOT NULL) t
+CROSS JOIN thread h ON h.trace = t.id WINDOW w AS (PARTITION BY t.program, h.tid ORDER BY t.began, h.id);
+
+-- What each process last said of what it runs with and on (table fact), and since when that has held: each file of a recording in several files says it anew.
+CREATE VIEW last_facts AS
+SELECT coalesce(t.program, t.id) AS process, t.rank, f.kind, f.key, f.value, t.pid, t.host, max(f.ts) AS ts,
+  CASE WHEN t.program IS NOT NULL THEN (SELECT min(g.ts) FROM trace_file o CROSS JOIN fact g ON g.id BETWEEN o.first_id AND o.last_id
+    WHERE o.program = t.program AND g.kind = f.kind AND g.key = f.key AND g.ts > coalesce((
+      SELECT max(x.ts) FROM trace_file o CROSS JOIN fact x ON x.id BETWEEN o.first_id AND o.last_id
+      WHERE o.program = t.program AND x.kind = f.kind AND x.key = f.key AND x.value IS NOT f.value), 0)) END AS same_since
+FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id GROUP BY coalesce(t.program, t.id), f.kind, f.key;
 
 -- Environment variables that matter (setting environment says which; none whose name suggests a secret), with their last values.
 CREATE VIEW environment AS
-SELECT t.id AS trace_id, t.rank, f.key, f.value, t.pid, t.host, max(f.ts) / 1e9 AS since
-FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id
-WHERE f.kind = 'env' GROUP BY t.id, f.key;
+SELECT process AS trace_id, rank, key, value, pid, host, coalesce(same_since, ts) / 1e9 AS since FROM last_facts WHERE kind = 'env';
 
 -- Versions of python, the agent, packages whose native code was loaded (torch, numpy, nccl, ...), what torch was built with (torch.cuda), kernel, glibc,
 -- nvidia_driver.
 CREATE VIEW versions AS
-SELECT t.id AS trace_id, t.rank, f.key AS name, f.value AS version, t.pid, t.host, max(f.ts) / 1e9 AS since
-FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id
-WHERE f.kind = 'version' OR f.kind = 'system' AND f.key IN ('kernel', 'glibc', 'nvidia_driver') GROUP BY t.id, f.key
-UNION ALL SELECT id, rank, 'python', python, pid, host, start_ts / 1e9 FROM trace_file WHERE python <> ''
-UNION ALL SELECT id, rank, 'agent', agent, pid, host, start_ts / 1e9 FROM trace_file WHERE agent <> '';
+SELECT process AS trace_id, rank, key AS name, value AS version, pid, host, coalesce(same_since, ts) / 1e9 AS since
+FROM last_facts WHERE kind = 'version' OR kind = 'system' AND key IN ('kernel', 'glibc', 'nvidia_driver')
+UNION ALL SELECT coalesce(program, id), rank, 'python', python, pid, host, min(start_ts) / 1e9 FROM trace_file WHERE python <> '' GROUP BY coalesce(program, id)
+UNION ALL SELECT coalesce(program, id), rank, 'agent', agent, pid, host, min(start_ts) / 1e9 FROM trace_file WHERE agent <> '' GROUP BY coalesce(program, id);
 
 -- The machine (source system: cpu_model, cpus, memory, ...) and the limits of the process's cgroup (source limit: memory.max, cpu.max, or their names in cgroup
 -- v1; if the cgroup itself has no limit, that of an enclosing one).
 CREATE VIEW machine AS
-SELECT t.id AS trace_id, t.rank, f.kind AS source, f.key, f.value, t.pid, t.host, max(f.ts) / 1e9 AS since
-FROM trace_file t JOIN fact f ON f.id BETWEEN t.first_id AND t.last_id
-WHERE f.kind IN ('system', 'limit') GROUP BY t.id, f.kind, f.key;
+SELECT process AS trace_id, rank, kind AS source, key, value, pid, host, coalesce(same_since, ts) / 1e9 AS since FROM last_facts WHERE kind IN ('system', 'limit');

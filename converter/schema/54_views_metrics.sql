@@ -4,18 +4,32 @@ SELECT m.ts / 1e9 AS timestamp, m.rss / 1e6 AS memory_mb, m.rss, m.vms, m.shared
   m.peak, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id;
 
--- For each rate the previous row is looked up by its number, and not with a window over all rows: then a query without rates does not pay for them.
+-- For each rate the previous row is looked up by its number, and not with a window over all rows: then a query without rates does not pay for them. Before the first
+-- row of a file that continues another one (rotation) comes the last row of the latest file before it.
+CREATE VIEW cpu_before AS
+SELECT c.id, coalesce((SELECT p.id FROM cpu p WHERE p.id < c.id AND p.id >= c.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1),
+  CASE WHEN t.program IS NOT NULL THEN (SELECT p.id FROM trace_file o CROSS JOIN cpu p ON p.id = (SELECT max(x.id) FROM cpu x WHERE x.id BETWEEN o.first_id AND o.last_id)
+    WHERE o.program = t.program AND p.ts < c.ts ORDER BY p.ts DESC LIMIT 1) END) AS before
+FROM cpu c CROSS JOIN trace_file t ON t.id = c.id >> 40;
+CREATE VIEW io_before AS
+SELECT i.id, coalesce((SELECT p.id FROM io p WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1),
+  CASE WHEN t.program IS NOT NULL THEN (SELECT p.id FROM trace_file o CROSS JOIN io p ON p.id = (SELECT max(x.id) FROM io x WHERE x.id BETWEEN o.first_id AND o.last_id)
+    WHERE o.program = t.program AND p.ts < i.ts ORDER BY p.ts DESC LIMIT 1) END) AS before
+FROM io i CROSS JOIN trace_file t ON t.id = i.id >> 40;
+CREATE VIEW network_before AS
+SELECT n.id, coalesce((SELECT p.id FROM network p WHERE p.id < n.id AND p.id >= n.id >> 40 << 40 AND p.interface = n.interface ORDER BY p.id DESC LIMIT 1),
+  CASE WHEN t.program IS NOT NULL THEN (SELECT p.id FROM trace_file o
+      CROSS JOIN network p ON p.id = (SELECT max(x.id) FROM network x WHERE x.id BETWEEN o.first_id AND o.last_id AND x.interface = n.interface)
+    WHERE o.program = t.program AND p.ts < n.ts ORDER BY p.ts DESC LIMIT 1) END) AS before
+FROM network n CROSS JOIN trace_file t ON t.id = n.id >> 40;
 
--- Percent of one CPU since the previous row (NULL in the first row of a trace). Counters are those of the process, since its start. agent_seconds is what
+-- Percent of one CPU since the previous row (NULL in the first row of a process). Counters are those of the process, since its start. agent_seconds is what
 -- recording itself cost.
 CREATE VIEW cpu_utilization AS
 SELECT c.ts / 1e9 AS timestamp,
-  (SELECT ((c.user_us - p.user_us) + (c.system_us - p.system_us)) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p
-    WHERE p.id < c.id AND p.id >= c.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS cpu_percent,
-  (SELECT (c.user_us - p.user_us) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p
-    WHERE p.id < c.id AND p.id >= c.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS user_percent,
-  (SELECT (c.system_us - p.system_us) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p
-    WHERE p.id < c.id AND p.id >= c.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS system_percent,
+  (SELECT ((c.user_us - p.user_us) + (c.system_us - p.system_us)) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS cpu_percent,
+  (SELECT (c.user_us - p.user_us) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS user_percent,
+  (SELECT (c.system_us - p.system_us) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS system_percent,
   c.user_us / 1e6 AS user_seconds, c.system_us / 1e6 AS system_seconds, c.threads,
   c.voluntary AS voluntary_switches, c.involuntary AS involuntary_switches,
   c.minor_faults, c.major_faults, (c.agent_us + c.handler_us) / 1e6 AS agent_seconds,
@@ -25,24 +39,18 @@ FROM trace_file t JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id;
 -- Counters since the start of the process, and bytes per second since the previous row.
 CREATE VIEW io_statistics AS
 SELECT i.ts / 1e9 AS timestamp, i.read_bytes, i.write_bytes, i.rchar, i.wchar, i.syscr, i.syscw,
-  (SELECT (i.read_bytes - p.read_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
-    WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS read_rate,
-  (SELECT (i.write_bytes - p.write_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
-    WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS write_rate,
-  (SELECT (i.rchar - p.rchar) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
-    WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS rchar_rate,
-  (SELECT (i.wchar - p.wchar) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p
-    WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1) AS wchar_rate,
+  (SELECT (i.read_bytes - p.read_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS read_rate,
+  (SELECT (i.write_bytes - p.write_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS write_rate,
+  (SELECT (i.rchar - p.rchar) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS rchar_rate,
+  (SELECT (i.wchar - p.wchar) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS wchar_rate,
   t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN io i ON i.id BETWEEN t.first_id AND t.last_id;
 
 CREATE VIEW network_statistics AS
 SELECT n.ts / 1e9 AS timestamp, n.interface, n.rx_bytes, n.tx_bytes, n.rx_packets, n.tx_packets,
   n.rx_errors, n.tx_errors,
-  (SELECT (n.rx_bytes - p.rx_bytes) / (nullif(n.ts - p.ts, 0) / 1e9) FROM network p
-    WHERE p.id < n.id AND p.id >= n.id >> 40 << 40 AND p.interface = n.interface ORDER BY p.id DESC LIMIT 1) AS rx_rate,
-  (SELECT (n.tx_bytes - p.tx_bytes) / (nullif(n.ts - p.ts, 0) / 1e9) FROM network p
-    WHERE p.id < n.id AND p.id >= n.id >> 40 << 40 AND p.interface = n.interface ORDER BY p.id DESC LIMIT 1) AS tx_rate,
+  (SELECT (n.rx_bytes - p.rx_bytes) / (nullif(n.ts - p.ts, 0) / 1e9) FROM network p WHERE p.id = (SELECT b.before FROM network_before b WHERE b.id = n.id)) AS rx_rate,
+  (SELECT (n.tx_bytes - p.tx_bytes) / (nullif(n.ts - p.ts, 0) / 1e9) FROM network p WHERE p.id = (SELECT b.before FROM network_before b WHERE b.id = n.id)) AS tx_rate,
   t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN network n ON n.id BETWEEN t.first_id AND t.last_id;
 

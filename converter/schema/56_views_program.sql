@@ -50,7 +50,7 @@ CREATE VIEW triggers AS
 SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
   (SELECT name FROM thread h WHERE h.trace = t.id AND h.tid = e.tid ORDER BY h.start_ts DESC LIMIT 1) AS thread,
   (SELECT count(*) FROM sample s WHERE s.ts = e.tick AND s.count = 0
-   AND s.id BETWEEN t.first_id AND t.last_id) AS stacks,
+   AND (s.id BETWEEN t.first_id AND t.last_id OR t.program IS NOT NULL AND s.id >> 40 IN (SELECT o.id FROM trace_file o WHERE o.program = t.program))) AS stacks,
   e.text, e.id AS trigger_id, t.id AS trace_id, t.pid
 FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
 UNION ALL
@@ -82,8 +82,9 @@ SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.ti
   s.stack AS stack_id, t.id AS trace_id, t.pid
 FROM trace_file t
 CROSS JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
-CROSS JOIN sample s ON s.ts = e.tick AND s.count = 0 AND s.id BETWEEN t.first_id AND t.last_id
-CROSS JOIN thread h ON h.id = t.first_id + s.thread
+CROSS JOIN sample s ON s.ts = e.tick AND s.count = 0
+  AND (s.id BETWEEN t.first_id AND t.last_id OR t.program IS NOT NULL AND s.id >> 40 IN (SELECT o.id FROM trace_file o WHERE o.program = t.program)) -- of a recording in several files, another one may have them
+CROSS JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread
 LEFT JOIN stack k ON k.id = s.stack
 LEFT JOIN json_each(k.parts) p
 LEFT JOIN part q ON q.id = p.value

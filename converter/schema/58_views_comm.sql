@@ -82,25 +82,29 @@ ORDER BY others_waited DESC, imposed_seconds DESC, rank;
 -- 'set_role', its last call), and as torch's process groups that were used tell (source 'group'): the groups of a DeviceMesh by the dimension's name, those of
 -- Megatron by Megatron's names. size NULL: not said; dimension NULL: a role only.
 CREATE VIEW roles AS
-WITH told AS (
-  SELECT t.id AS trace, max(v.id) AS event FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
-  WHERE v.name = 'probing.role' GROUP BY t.id
+WITH one AS ( -- the processes; a recording in several files (rotation) is one
+  SELECT *, coalesce(program, id) AS process FROM trace_file
+), told AS (
+  SELECT t.process, v.id AS event, max(v.id & 0xffffffffff) FROM one t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
+  WHERE v.name = 'probing.role' GROUP BY t.process
+), called AS (
+  SELECT t.process, k.value AS role, max(v.id & 0xffffffffff) FROM one t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id JOIN event_value k ON k.event = v.id
+  WHERE v.name = 'probing.role' AND k.key = 'role' GROUP BY t.process
 ), placed AS (
-  SELECT n.trace, k.key AS dimension, k.value AS place, 'set_role' AS source FROM told n JOIN event_value k ON k.event = n.event
+  SELECT n.process, NULL AS pg, k.key AS dimension, k.value AS place, 'set_role' AS source FROM told n JOIN event_value k ON k.event = n.event
   WHERE k.key <> 'role'
-  UNION ALL SELECT n.trace, NULL, NULL, 'set_role' FROM told n
+  UNION ALL SELECT n.process, NULL, NULL, NULL, 'set_role' FROM told n
   WHERE NOT EXISTS (SELECT 1 FROM event_value k WHERE k.event = n.event AND k.key <> 'role')
-  UNION ALL SELECT g.trace,
+  UNION ALL SELECT DISTINCT t.process, g.pg,
     CASE g.desc WHEN 'TENSOR_MODEL_PARALLEL_GROUP' THEN 'tp' WHEN 'PIPELINE_MODEL_PARALLEL_GROUP' THEN 'pp'
       WHEN 'DATA_PARALLEL_GROUP' THEN 'dp' WHEN 'EXPERT_MODEL_PARALLEL_GROUP' THEN 'ep' WHEN 'CONTEXT_PARALLEL_GROUP' THEN 'cp'
       ELSE substr(g.desc, 6) END,
-    g.rank || '/' || g.size, 'group' FROM process_group g
+    g.rank || '/' || g.size, 'group' FROM process_group g JOIN one t ON t.id = g.trace
   WHERE g.rank IS NOT NULL AND (g.desc LIKE 'mesh\_%' ESCAPE '\' AND g.desc <> 'mesh_default' OR g.desc LIKE '%\_PARALLEL\_GROUP' ESCAPE '\')
 )
-SELECT t.id AS trace_id, t.rank, coalesce((SELECT k.value FROM event v JOIN event_value k ON k.event = v.id
-    WHERE v.id BETWEEN t.first_id AND t.last_id AND v.name = 'probing.role' AND k.key = 'role' ORDER BY v.id DESC LIMIT 1), t.role) AS role, p.dimension,
+SELECT t.id AS trace_id, t.rank, coalesce((SELECT c.role FROM called c WHERE c.process = t.id), t.role) AS role, p.dimension,
   CASE WHEN p.place IS NULL THEN NULL WHEN instr(p.place, '/') THEN CAST(substr(p.place, 1, instr(p.place, '/') - 1) AS INTEGER)
     ELSE CAST(p.place AS INTEGER) END AS "index",
   CASE WHEN instr(p.place, '/') THEN CAST(substr(p.place, instr(p.place, '/') + 1) AS INTEGER) END AS size,
   p.source, t.host, t.pid
-FROM placed p JOIN trace_file t ON t.id = p.trace;
+FROM placed p JOIN trace_file t ON t.id = p.process;

@@ -232,9 +232,14 @@ SELECT trace_id, rank, pid, ppid, role, seen, inner, coalesce(user, inner) AS us
       (SELECT iif(max(r.name = 'Py_FinalizeEx'), 'Py_FinalizeEx: its program is done, and Python ends', NULL) FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame
         WHERE k.stack = s.stack)) AS inner,
     (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
-  FROM trace_file t CROSS JOIN sample s ON s.id = (
+  FROM (SELECT * FROM trace_file f WHERE f.program IS NULL OR NOT EXISTS (SELECT 1 FROM trace_file o WHERE o.program = f.program AND o.start_ts > f.start_ts)) t -- the last of its files
+  CROSS JOIN sample s ON s.id = coalesce((
     SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
-      AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 1));
+      AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 1),
+    CASE WHEN t.program IS NOT NULL THEN (SELECT x.id FROM trace_file o CROSS JOIN sample x ON x.id = (
+      SELECT y.id FROM sample y WHERE y.id BETWEEN o.first_id AND o.last_id AND y.stack IS NOT NULL
+        AND y.thread IN (SELECT h.id - o.first_id FROM thread h WHERE h.trace = o.id AND h.tid = o.pid) ORDER BY y.id DESC LIMIT 1)
+      WHERE o.program = t.program ORDER BY x.ts DESC LIMIT 1) END));
 
 -- The Python frames of each stack as text, "func (file.py:12)".
 CREATE VIEW stack_text AS

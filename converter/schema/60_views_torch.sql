@@ -38,8 +38,11 @@ WHERE c.stage < 2;
 CREATE VIEW steps AS
 SELECT CASE WHEN s.source < 3 THEN s.number END AS step, s.ts / 1e9 AS timestamp, s.duration / 1e9 AS duration, s.forward / 1e9 AS forward,
   s.backward / 1e9 AS backward, s.optimizer / 1e9 AS optimizer, s.data / 1e9 AS data,
-  (SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE k.id >> 40 = +t.id -- + makes SQLite use the index: t.id has an affinity
-    AND k.ts >= s.ts AND k.ts < s.ts + s.duration) / 1e9 AS communication,
+  ((SELECT coalesce(sum(k.duration), 0) FROM comm k WHERE k.id >> 40 = +t.id -- + makes SQLite use the index: t.id has an affinity
+    AND k.ts >= s.ts AND k.ts < s.ts + s.duration)
+    + CASE WHEN t.program IS NULL THEN 0 ELSE ( -- a step that goes on in another file (rotation) has its row in the file in which it ended
+      SELECT coalesce(sum(k.duration), 0) FROM trace_file o CROSS JOIN comm k ON k.id >> 40 = +o.id AND k.ts >= s.ts AND k.ts < s.ts + s.duration
+      WHERE o.program = t.program AND o.id <> t.id AND o.end_ts >= s.ts AND o.start_ts <= s.ts + s.duration) END) / 1e9 AS communication,
   (s.duration - s.forward - s.backward - s.optimizer - s.data) / 1e9 AS other,
   s.forwards, s.backwards, s.optimizers,
   CASE s.source WHEN 0 THEN 'optimizer' WHEN 1 THEN 'root' WHEN 2 THEN 'mark' ELSE 'evaluation' END AS source,
@@ -59,6 +62,6 @@ CREATE VIEW torch_modules AS
 SELECT m.name AS module, CASE c.stage WHEN 0 THEN 'forward' ELSE 'backward' END AS stage, sum(c.calls) AS calls,
   CASE WHEN sum(c.timed) THEN sum(c.ns) / 1e9 END AS seconds, CASE WHEN sum(c.timed) THEN sum(c.self_ns) / 1e9 END AS self_seconds,
   1.0 * sum(c.ns) / nullif(sum(c.timed), 0) / 1e9 AS mean, max(CASE WHEN c.timed THEN c.longest END) / 1e9 AS longest, m.type, t.rank,
-  t.id AS trace_id, t.pid, sum(c.cuda_calls) AS cuda_calls, 1.0 * sum(c.cuda_ns) / nullif(sum(c.cuda_calls), 0) / 1e9 AS cuda_mean
+  coalesce(t.program, t.id) AS trace_id, t.pid, sum(c.cuda_calls) AS cuda_calls, 1.0 * sum(c.cuda_ns) / nullif(sum(c.cuda_calls), 0) / 1e9 AS cuda_mean
 FROM trace_file t CROSS JOIN torch_module_total c ON c.trace = t.id CROSS JOIN torch_module m ON m.id = c.module
-GROUP BY t.id, m.name, m.type, c.stage;
+GROUP BY coalesce(t.program, t.id), m.name, m.type, c.stage;

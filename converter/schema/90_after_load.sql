@@ -81,6 +81,7 @@ CREATE TABLE later_file AS SELECT n.trace, t.trace AS before, t.nth FROM program
 CREATE INDEX later_file_trace ON later_file(trace);
 CREATE INDEX later_file_before ON later_file(before);
 UPDATE trace_file AS t SET program = p.program FROM program_file p WHERE p.trace = t.id;
+CREATE INDEX IF NOT EXISTS trace_program ON trace_file(program) WHERE program IS NOT NULL;
 
 -- An operation that was in flight at the end of a file stands in it as incomplete, and in a later one as what became of it: the latter counts.
 DELETE FROM comm AS c WHERE c.flags & 1 AND EXISTS (

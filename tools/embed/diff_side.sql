@@ -10,7 +10,7 @@ FROM steps s WHERE s.complete AND s.source <> 'evaluation' AND s.trace_id IN (SE
 CREATE TEMP TABLE span AS
 SELECT id AS trace, coalesce((SELECT CAST(min(begin) * 1e9 AS INTEGER) FROM done WHERE trace_id = who.id), start_ts) AS since,
   coalesce((SELECT CAST(max("end") * 1e9 AS INTEGER) FROM done WHERE trace_id = who.id), end_ts) AS until, first_id, last_id, pid, periods, period_ns FROM who;
-CREATE TEMP TABLE per AS SELECT coalesce(nullif((SELECT count(*) FROM done), 0), (SELECT count(*) FROM who)) AS n;
+CREATE TEMP TABLE per AS SELECT coalesce(nullif((SELECT count(*) FROM done), 0), (SELECT count(DISTINCT coalesce(program, id)) FROM who)) AS n;
 CREATE TEMP TABLE piece(section, name, slice, value);
 INSERT INTO piece SELECT 'step', 'a step', slice, avg(duration) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
 INSERT INTO piece SELECT 'step', 'forward', slice, avg(forward) * (SELECT count(*) FROM done) / 16 FROM done GROUP BY slice;
@@ -54,7 +54,7 @@ SELECT 'threads', name, 1.0 * sum(n) / 16, sqrt(max(0, (sum(n * n) - 1.0 * sum(n
   SELECT h.name, i.value, 1.0 * count(*) / (SELECT count(*) FROM who) AS n FROM span p CROSS JOIN json_each('[1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31]') i
   JOIN named h ON h.trace = p.trace AND p.since + (p.until - p.since) / 32 * i.value BETWEEN h.since AND h.until GROUP BY 1, 2) GROUP BY name;
 SELECT 'steps', 'steps', count(*), 0 FROM done;
-SELECT 'steps', 'processes', count(*), 0 FROM who;
+SELECT 'steps', 'processes', count(DISTINCT coalesce(program, id)), 0 FROM who;
 SELECT 'steps', 'seconds', (max(end_ts) - min(start_ts)) / 1e9, 0 FROM who;
 SELECT 'memory', 'resident, most, MB', max(rss_mb), coalesce(percentile(CASE WHEN late THEN rss_mb END, 75) - percentile(CASE WHEN late THEN rss_mb END, 25), 0) FROM (
   SELECT m.*, m.timestamp > (p.since + p.until) / 2e9 AS late FROM span p JOIN memory m ON m.trace_id = p.trace);
