@@ -294,10 +294,12 @@ static int open_database(struct sql *s, const char *path, const char *sql) {
         return arrow_fail(notes, -EINVAL, "%s is a database, but not one of probing-convert", path);
     int version = pragma(s->db, "PRAGMA user_version");
     if (version != OUTPUT_SCHEMA_VERSION)
-        arrow_note(notes, 0, path,
-                   "made by %s probing-convert (schema %d, not %d): names may differ",
-                   version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
-                   OUTPUT_SCHEMA_VERSION);
+        arrow_note(
+            notes, 0, path,
+            "made by %s version of probing (its tables are version %d, these %d): names may differ; convert its traces anew%s",
+            version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
+            OUTPUT_SCHEMA_VERSION,
+            version > OUTPUT_SCHEMA_VERSION ? ", or use that version" : "");
     char *attach =
         sqlite3_mprintf("ATTACH %Q AS python",
                         path); /* python.memory is then the same as memory, as in probing query */

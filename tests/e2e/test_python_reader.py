@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -107,6 +108,25 @@ out = [len(all), [len(list(p.rows())) for p in parts], len(list(t.cpu.range(0, 1
     n, (before, behind, none, mine, others), no_cpu, cpu = out
     assert before + behind == n and 0 < before < n
     assert (none, mine, others, no_cpu) == (0, n, 0, 0) and cpu > 0
+
+
+def test_a_database_of_another_version(ask, convert, tmp_path):
+    """It is opened, and what that means is said when it is opened, before anything is asked."""
+    db = convert(GOLDEN / "basic.zst", out=tmp_path / "old.db")
+    code = """
+import warnings
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    t = probing.open(sys.argv[1])
+    out = [[str(w.message) for w in said], t.problems, [w.filename for w in said], len(list(t.trace.rows()))]
+"""
+    assert ask(code, db) == [[], [], [], 1]
+    with sqlite3.connect(str(db)) as c:
+        ours, = c.execute("PRAGMA user_version").fetchone()
+        c.execute("PRAGMA user_version = 3")
+    c.close()
+    text = "%s: made by an older version of probing (its tables are version 3, these %d): names may differ; convert its traces anew" % (db, ours)
+    assert ask(code, db) == [[text], [text], ["<string>"], 1]
 
 
 def test_several_traces_and_copies(ask, tmp_path):

@@ -4,6 +4,7 @@ import glob
 import io
 import os
 import stat
+import warnings
 
 from probing import TraceError, _arrow, _remote
 
@@ -380,7 +381,7 @@ def open(*paths, **options):
     alone=True: do not open the traces of the other processes of a run (FILE.d) with a trace.
     align=False: compute each trace's times from its own clock anchors. clocks=DATABASE: use the clock alignment of that database.
     Traces on object stores and web servers (s3://bucket/run/*.zst, https://...) are read by ranges, through fsspec, which gets
-    storage_options={...}; .remote lists what was fetched."""
+    storage_options={...}; .remote lists what was fetched. A database of another version is opened with a warning, as its names may differ."""
     alone, align, clocks = options.pop("alone", False), options.pop("align", True), options.pop("clocks", None)
     storage, remote = options.pop("storage_options", {}), []
     if options:
@@ -411,5 +412,9 @@ def open(*paths, **options):
     traces._is_database, traces._database = bool(database), database[0] if database else None
     again = dict(alone=alone, align=align, clocks=clocks and os.path.abspath(clocks), storage_options=storage)
     traces._opened = None if pipes else ([os.path.abspath(p) for p in found] + [f.url for f in remote], again)
-    Table(traces, "samples", "SELECT 1" if database else None).columns  # what is neither is said here
+    with _arrow.Reader(**Table(traces, "samples", "SELECT 1" if database else None)._stream(rows=False)) as reader:  # what is neither is said here
+        if database:
+            traces._keep(reader.notes)
+    for line in traces.problems:  # the database is of another version
+        warnings.warn(line, stacklevel=3)
     return traces
