@@ -123,7 +123,9 @@ static uint64_t mix(uint64_t h, const void *p, size_t n) {
 int64_t arrow_trace_recording(const struct arrow_trace *t) {
     const struct meta *m = &t->meta;
     const struct reader_block *first = reader_blocks(t->reader) ? reader_block(t->reader, 0) : NULL;
-    uint64_t key[3] = {m->pid, m->process_start, first ? first->first_ts : 0};
+    /* The first block of a later file of a recording (rotation) has no time. */
+    uint64_t key[3] = {m->pid, m->process_start,
+                       first && first->first_ts ? first->first_ts : m->process_ts};
     uint64_t h = mix(HASH_START, m->host ? m->host : "", m->host ? strlen(m->host) : 0);
 
     h = mix(h, m->boot_id ? m->boot_id : "", m->boot_id ? strlen(m->boot_id) : 0);

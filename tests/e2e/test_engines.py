@@ -403,6 +403,50 @@ for folder in %r:
     assert "made of a database" in said and said.count("\n") == 1
 
 
+ROTATED = """
+import glob, os, sys, time, probing
+with probing.span("all"):
+    while len(glob.glob(sys.argv[1] + ".d/*.zst")) < 2:
+        for _ in range(20):
+            probing.event("noise", text=os.urandom(1000).hex())
+            time.sleep(0.001)
+        probing.step()
+"""
+READ = """
+import glob, json, pyarrow.parquet
+def rows(table, *columns):
+    found = [row for file in glob.glob("out/%s/*/*/*.parquet" % table) for row in pyarrow.parquet.ParquetFile(file).read(columns=list(columns)).to_pylist()]
+    return sorted([[row[c] for c in columns] for row in found], key=str)
+print(json.dumps([rows("steps", "step", "duration", "complete"), rows("spans", "name", "duration"), rows("threads", "tid", "samples"),
+                  [len(rows("samples", "tid")), len({t for t, in rows("samples", "trace_id")})]]))
+"""
+
+
+@pytest.mark.slow  # twelve conversions and exports of all views
+def test_export_of_a_recording_in_several_files(engine, build, record, convert, run, sql, tmp_path, monkeypatch):
+    """Steps and spans that were in progress when it went on in another file are one row, and so is each thread. It is done again as a whole when a file comes."""
+    env = dict(os.environ, PROBING_PYTHON=need("pyarrow"))
+    monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
+    trace = record(ROTATED, tmp_path / "t.zst", hz=1000, out=tmp_path / "t.zst", env=dict(os.environ, PYTHONPATH=str(build.share / "python"))).trace
+    db = convert(trace)
+    files = sorted((tmp_path / "t.zst.d").glob("*.zst"))
+    want = [sorted(map(list, sql(db, query)), key=str) for query in (
+        "SELECT step, duration, complete FROM steps", "SELECT name, duration FROM spans", "SELECT tid, samples FROM threads")]
+    want.append([sql(db, "SELECT count(*) FROM samples")[0][0], len(files) + 1])
+    assert len(want[0]) > 3 and len(want[1]) == 1 and want[1][0][1] > 0
+
+    def export(*what, **counts):
+        done = json.loads(run([build.tool("probing"), "export", "--json", "-q", "--parquet", "out"] + list(what), cwd=str(tmp_path), env=env).stdout)
+        assert {n: done[n] for n in counts} == counts and not done["failed"] and not done["damaged"]
+    export("--alone", files[0], traces=1)
+    export(trace, traces=len(files) + 1, unchanged=0)
+    assert json.loads(engine(READ, "pyarrow")) == want
+    export(trace, traces=0, unchanged=len(files) + 1)
+    shutil.rmtree(str(tmp_path / "out"))
+    export(db, traces=len(files) + 1)
+    assert json.loads(engine(READ, "pyarrow")) == want
+
+
 def test_export_says_what_is_missing(build, run, tmp_path):
     tool = build.tool("probing")
     trace = GOLDEN / "basic.zst"

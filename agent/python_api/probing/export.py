@@ -6,7 +6,7 @@
     DIR/views.duckdb.sql, .spark.sql, .clickhouse.sql   the other views (backtrace, hot_functions, collectives, ...), over these folders
     DIR/_probing/done.jsonl                             which traces are done: a line for each
 
-A trace that is done and has not grown is not done again. Files that are being written are in DIR/_probing/ until they are complete; files that a
+A trace that is done and has not grown is not done again; the files of one recording (rotation) are done together. Files that are being written are in DIR/_probing/ until they are complete; files that a
 killed export left there are removed by the next export. trace_id identifies a recording, and stack_id the frames of a stack; both are the same in
 every export.
 """
@@ -162,10 +162,11 @@ def stack_frames(stacks, pa, pc):
 
 
 class OfTraces(object):
-    """The tables of one trace of a file."""
+    """The tables of one trace of a file. joined: (what all files of its recording were opened as, number of the trace there), where the recording goes on
+    in several files (rotation); what was in progress when it went on is then in one of them alone."""
 
-    def __init__(self, traces, info, pa, pc):
-        self.traces, self.info, self.pa, self.pc = traces, info, pa, pc
+    def __init__(self, traces, info, pa, pc, joined=None):
+        self.traces, self.info, self.pa, self.pc, self.joined = traces, info, pa, pc, joined
 
     def samples(self):
         table = self.traces.table("samples")
@@ -180,6 +181,8 @@ class OfTraces(object):
         return stack_frames(self.pa.table(self.traces.table("stacks")).combine_chunks(), self.pa, self.pc)
 
     def view(self, name):
+        if self.joined:
+            return self.pa.table(self.joined[0].sql('SELECT * FROM "%s" WHERE %s = %d' % (name, "id" if name == "trace" else "trace_id", self.joined[1])))
         table = self.pa.table(self.traces[name])
         return table.filter(self.pc.equal(table["id" if name == "trace" else "trace_id"], self.info["trace_id"]))
 
@@ -269,23 +272,51 @@ def odd_names(paths):
     return found
 
 
+def units_of(by_file):
+    """Returns [[file]]: files that belong together, because a recording goes on in them (rotation), and every other file by itself."""
+    def recordings(file):
+        return [i.get("program") or file if "program" in i else (i["host"], i["boot_id"], i["pid"]) for i in by_file[file]]
+    rotated = {key for file, infos in by_file.items() for key, i in zip(recordings(file), infos) if i["end_reason"] == "rotated"}
+    units = {}
+    for file in sorted(by_file):
+        units.setdefault(next((k for k in recordings(file) if k in rotated), file), []).append(file)
+    return list(units.values())
+
+
 def sources(opened, data, paths, alone, pa, pc):
-    """Returns ({file: [infos]}, problems, open), where open(file) returns (the object with its problems, views, source), and source(info) the tables."""
+    """Returns ({file: [infos]}, problems, open), where open(file, unit) returns (the objects with its problems, views, source), and source(info) the
+    tables; unit: the file and those that belong to it."""
     if opened._is_database:
         from probing import _export_db
         views = per_trace_views(opened)
         infos = _export_db.infos_of(opened)
-        return {i["file"]: [i] for i in infos}, [], lambda file: (opened, views, lambda info: _export_db.Source(opened, info, pa))
+        return {i["file"]: [i] for i in infos}, [], lambda file, unit: ([opened], views, lambda info: _export_db.Source(opened, info, pa))
     clocks, odd = data.align(paths, alone), odd_names(opened.paths)
     views = []  # the same of every trace: the schema is that of this version's databases
+    joined = {}  # of the unit in hand: its files -> (all of them, {name in view trace: number})
 
-    def open_file(file):
+    def real(file):
         names = odd.get(file, [file])
         if len(names) > 1:
             raise TraceError("%d files have this name, but for bytes that are no UTF-8: rename all but one" % len(names))
-        traces = _traces.open(names[0], alone=True, clocks=clocks)
-        views[:] = views or per_trace_views(traces)
-        return traces, views, lambda info: OfTraces(traces, info, pa, pc)
+        return names[0]
+
+    def join(unit):
+        if tuple(unit) not in joined:
+            joined.clear()
+            traces = _traces.open(*[real(file) for file in unit], alone=True, clocks=clocks)
+            joined[tuple(unit)] = traces, {name: number for number, name in traces.sql("SELECT id, file FROM trace").rows()}
+        return joined[tuple(unit)]
+
+    def open_file(file, unit):
+        traces = _traces.open(real(file), alone=True, clocks=clocks)
+        several, numbers = join(unit) if len(unit) > 1 else (None, {})
+        views[:] = views or per_trace_views(several or traces)
+
+        def source(info):
+            number = numbers.get(file if info["trace_id"] == 1 else "%s#%d" % (file, info["trace_id"]))
+            return OfTraces(traces, info, pa, pc, (several, number) if number else None)
+        return [traces] + [several] * (several is not None and file == unit[0]), views, source
     return traces_of(paths, alone, clocks) + (open_file,)
 
 
@@ -307,20 +338,32 @@ def export(folder, paths, alone=False, quiet=False):
         progress = Progress(quiet, len(by_file))
         if data.cleared and not quiet:
             say("%s: an export did not end; what it was writing is removed, its trace is done again" % folder)
-        for at, (file, infos) in enumerate(sorted(by_file.items())):
-            progress.at(at, file)
+        def is_done(file):
+            infos = by_file[file]
             before = data.done.get(infos[0]["recording"])
-            if before and before["bytes"] == infos[0]["file_bytes"]:
-                same = places_of(before) == [[i["run"], i["attempt"]] for i in infos]
-                if same and data.is_whole(before):
-                    result["unchanged"] += len(infos)
-                    continue
-                progress.clear()
-                say("%s: %s: it is done again" % (file, "of what was made of it in %s a part is missing" % folder if same else
-                                                  "it is of another run, or attempt of it, since others came"))
+            if not before or before["bytes"] != infos[0]["file_bytes"]:
+                return False
+            same = places_of(before) == [[i["run"], i["attempt"]] for i in infos]
+            if same and data.is_whole(before):
+                return True
+            progress.clear()
+            say("%s: %s: it is done again" % (file, "of what was made of it in %s a part is missing" % folder if same else
+                                              "it is of another run, or attempt of it, since others came"))
+            return False
+
+        at = 0
+        for file, unit in [(file, unit) for unit in units_of(by_file) for file in unit]:
+            infos = by_file[file]
+            progress.at(at, file)
+            at += 1
+            if file == unit[0]:
+                todo = [f for f in unit if not is_done(f)]
+            if not todo:
+                result["unchanged"] += len(infos)
+                continue
             files, rows, late = [], {}, 0
             try:
-                traces, views, source = open_file(file)
+                opened_now, views, source = open_file(file, unit)
                 for info in infos:
                     more, counts, behind = export_trace(data, source(info), views, info, pa, pc, pq)
                     files += more
@@ -332,10 +375,11 @@ def export(folder, paths, alone=False, quiet=False):
                 say("%s: %s" % (file, getattr(error, "strerror", None) or error))
                 result["failed"] += 1
                 continue
-            for line in traces.problems:
+            lines = list(dict.fromkeys(line for one in opened_now for line in one.problems))
+            for line in lines:
                 progress.clear()
                 say(line)
-            result["damaged"] += bool(traces.problems)
+            result["damaged"] += bool(lines)
             result["traces"] += len(infos)
             result["late"] += late
             for table, n in rows.items():
