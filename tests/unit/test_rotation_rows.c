@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program of threads, metrics, collectives, triggers, spans and values whose recording goes on in other files: every view answers as of a recording in one file. */
+#include "converter/arrow_read.h"
 #include "two_recordings.h"
 
 #define MS      1000000ull
@@ -331,9 +332,46 @@ static void test_views(void **state) {
     }
 }
 
+/* A data set, Arrow and Spark know a trace by a number, so no two files may have the same. */
+static void test_numbers_of_files(void **state) {
+    static char text[MOST_FILES][96];
+    const char *paths[MOST_FILES], *wanted[] = {"recording"};
+    struct probing_request rq = {.paths = paths,
+                                 .table = "traces",
+                                 .columns = wanted,
+                                 .ncolumns = 1,
+                                 .from = INT64_MIN,
+                                 .until = INT64_MAX};
+    struct ArrowArrayStream stream;
+    struct ArrowArray array = {0};
+    char error[512];
+    int64_t number[MOST_FILES];
+    size_t n = 0;
+
+    (void)state;
+    record(1);
+    for (unsigned i = 0; i <= to.files; i++) {
+        snprintf(text[i], sizeof text[i], i ? "%s/part.%u.zst" : "%s/part.zst", recordings, i);
+        paths[rq.npaths++] = text[i];
+    }
+    assert_int_equal(probing_stream(&rq, &stream, NULL, error, sizeof error), 0);
+    while (stream.get_next(&stream, &array) == 0 && array.release) {
+        const int64_t *values = (const int64_t *)array.children[0]->buffers[1];
+        for (int64_t i = 0; i < array.length; i++)
+            number[n++] = values[i];
+        array.release(&array);
+    }
+    stream.release(&stream);
+    assert_int_equal(n, rq.npaths);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(number[i], number[k]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_views),
+        cmocka_unit_test(test_numbers_of_files),
     };
 
     return cmocka_run_group_tests(tests, recordings_setup, recordings_teardown);
