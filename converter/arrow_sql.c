@@ -298,8 +298,7 @@ static int open_database(struct sql *s, const char *path, const char *sql) {
             notes, 0, path,
             "made by %s version of probing (its tables are version %d, these %d): names may differ; convert its traces anew%s",
             version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
-            OUTPUT_SCHEMA_VERSION,
-            version > OUTPUT_SCHEMA_VERSION ? ", or use that version" : "");
+            OUTPUT_SCHEMA_VERSION, version > OUTPUT_SCHEMA_VERSION ? ", or use that version" : "");
     char *attach =
         sqlite3_mprintf("ATTACH %Q AS python",
                         path); /* python.memory is then the same as memory, as in probing query */

@@ -80,7 +80,7 @@ static void recording_describe(struct writer *w) {
     tell_groups(w);
 }
 
-/* What the agent's other threads do not say before they have seen that there is a new file. The role gets an event of its own. */
+/* What the agent's other threads do not say before they have seen that there is a new file. */
 static void tell_rest(void) {
     g.turned = 0;
     for (unsigned i = 0; i < THREADS; i++)

@@ -4,8 +4,8 @@
  *
  *     static void recording_describe(struct writer *w) ...   // the includer has it: writes what each file begins with
  *     recordings_begin(); recordings_emit(record, values) ...; recordings_turn() ...; recordings_close();
- *     recordings_compare(compare);       // makes the databases, and calls compare(name of a database, how it was made) for each
- *     recordings_differ(name, sql)       // number of rows that differ; "%s" in sql stands for the database
+ *     recordings_compare(any, compare);                      // makes the databases, and calls compare(name of one, how it was made) for each
+ *     db = recordings_both(name); n = recordings_differ(db, select);   // number of rows that differ; %s in the SELECT stands for the database
  *     cmocka_run_group_tests(tests, recordings_setup, recordings_teardown)
  */
 #ifndef PROBING_TESTS_TWO_RECORDINGS_H
