@@ -104,29 +104,35 @@ def main():
     words = explained()
 
     def row(view, column):
-        said = words.get(view, {}).get(column) or words["*"].get(column)
+        shared = words["*"].get(column)
+        said = words.get(view, {}).get(column) or shared
         if not said:
             bad.append("%s.%s is not explained: add it to converter/schema/columns.txt" % (view, column))
             return "| `%s` | | | |" % column
         unit, source, meaning = said
+        if source == "-":
+            bad.append("%s.%s: say its source in converter/schema/columns.txt" % (view, column))
+            source = "converter"
+        meaning = meaning or (shared[2] if shared else "")
         for one in source.split(","):
             place, _, name = one.partition(".")
-            known = one in ("-", "converter") or name in fields.get(place, {}) or name in columns.get(place, ())
+            known = one == "converter" or name in fields.get(place, {}) or name in columns.get(place, ())
             if not known:
-                bad.append("%s.%s: there is no %s (a record's field, a view's column, converter or -)" % (view, column, one))
+                bad.append("%s.%s: there is no %s (a record's field, a view's column, or converter)" % (view, column, one))
         if not meaning:
             place, _, name = source.split(",")[0].partition(".")
             meaning = fields.get(place, {}).get(name, "")
             if not meaning:
                 bad.append("%s.%s: say what it means" % (view, column))
-        shown = "" if source == "-" else ", ".join("`%s`" % s if "." in s else s for s in source.split(","))
+        shown = ", ".join("`%s`" % s if "." in s else s for s in source.split(","))
         return "| `%s` | %s | %s | %s |" % (column, "" if unit == "-" else unit, shown, meaning.replace("|", "\\|"))
 
     out = [HEAD, "## Views\n", " ".join("[%s](#%s)" % (v, v) for v in sorted(columns)) + "\n"]
     for view in columns:
         out.append("### %s\n" % view)
-        if comments.get(view):
-            out.append(comments[view] + "\n")
+        if not comments.get(view):
+            bad.append("view %s is not explained: add a comment above it" % view)
+        out.append(comments.get(view, "") + "\n")
         out += ["| column | unit | source | |", "|---|---|---|---|"] + [row(view, c) for c in columns[view]] + [""]
     for view in words:
         for column in words[view]:

@@ -68,6 +68,7 @@ SELECT ts / 1e9 AS timestamp, id >> 40 AS trace_id,
   part, text
 FROM note;
 
+-- What a process said of itself: a row when its recording began, and another whenever more became known (the last one is valid).
 CREATE VIEW process AS
 SELECT p.ts / 1e9 AS timestamp, p.id >> 40 AS trace_id, p.pid, p.ppid, p.uid, p.host, p.boot_id,
   p.rank, p.local_rank, p.world_size, p.exe, p.command, p.cwd, p.python, p.agent, p.how,
@@ -82,15 +83,18 @@ SELECT p.ts / 1e9 AS timestamp, p.id >> 40 AS trace_id, p.pid, p.ppid, p.uid, p.
   END AS role, p.master
 FROM process_info p JOIN trace_file t ON t.id = p.id >> 40;
 
+-- Settings of the recording: their values at its beginning, and each change.
 CREATE VIEW config AS
 SELECT ts / 1e9 AS timestamp, id >> 40 AS trace_id, key, value FROM setting;
 
+-- Executable files and shared libraries that were mapped into the process, and where.
 CREATE VIEW modules_loaded AS
 SELECT m.ts / 1e9 AS timestamp, m.unload_ts / 1e9 AS unloaded, t.id AS trace_id, t.pid, m.path,
   m.build_id, m.start, m."end", m.bias, m.symbols
 FROM module m JOIN trace_file t ON t.id = m.id >> 40;
 
--- A thread of a recording in several files (rotation) is one row, as are an environment variable, a version and so on; trace_id is then that of one of the files.
+-- The threads that were seen, with what their samples add up to. A thread of a recording in several files (rotation) is one row; trace_id is then that of one
+-- of the files.
 CREATE VIEW threads AS
 SELECT h.trace AS trace_id, t.pid, t.rank, h.tid, h.name, h.ident, h.start_ts / 1e9 AS start,
   h.end_ts / 1e9 AS "end", h.samples, h.running, h.cpu_us / 1e6 AS cpu_seconds, h.id AS thread_id, h.comm

@@ -1,4 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
+-- Memory of the process, as the kernel reports it: a row each second (setting metrics).
 CREATE VIEW memory_usage AS
 SELECT m.ts / 1e9 AS timestamp, m.rss / 1e6 AS memory_mb, m.rss, m.vms, m.shared, m.data, m.swap,
   m.peak, t.id AS trace_id, t.pid, t.rank
@@ -46,6 +47,7 @@ SELECT i.ts / 1e9 AS timestamp, i.read_bytes, i.write_bytes, i.rchar, i.wchar, i
   t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN io i ON i.id BETWEEN t.first_id AND t.last_id;
 
+-- Traffic of each network interface: a row each second (setting metrics). The kernel counts it since the interface was created, for all processes together.
 CREATE VIEW network_statistics AS
 SELECT n.ts / 1e9 AS timestamp, n.interface, n.rx_bytes, n.tx_bytes, n.rx_packets, n.tx_packets,
   n.rx_errors, n.tx_errors,
@@ -66,6 +68,7 @@ SELECT m.ts / 1e9, m.step, m.rss / 1e6, m.vms / 1e6, m.gpu_allocated / 1e6, m.gp
   m.rss, m.vms, t.id, t.pid, t.rank
 FROM trace_file t JOIN memory_step m ON m.id BETWEEN t.first_id AND t.last_id;
 
+-- The GPUs, as NVML reports them: a row each second (setting metrics) for each GPU.
 CREATE VIEW gpu_metrics AS
 SELECT g.ts / 1e9 AS timestamp, t.rank, g.device, g.util AS gpu_util, g.memory_used / 1e6 AS memory_used_mb,
   g.memory_total / 1e6 AS memory_total_mb, g.power_mw / 1e3 AS power_w, g.temperature, g.sm_clock AS sm_clock_mhz,

@@ -17,6 +17,7 @@ SELECT v.ts / 1e9 AS timestamp, v.name, v.step,
 FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
 LEFT JOIN span s ON s.id = v.span;
 
+-- The values of events (view events), one by one.
 CREATE VIEW event_values AS
 SELECT v.ts / 1e9 AS timestamp, v.name AS event, k.key AS name, k.value, v.step,
   v.id AS event_id, t.id AS trace_id, t.pid, t.rank
@@ -30,7 +31,7 @@ SELECT v.ts / 1e9 AS timestamp, v.step, v.func, v.name, v.value,
   CASE v.at WHEN 0 THEN 'step' ELSE 'return' END AS at, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN variable v ON v.id BETWEEN t.first_id AND t.last_id;
 
--- The same with a row for each step: the usual names as columns, all variables in `data` (JSON).
+-- The values of view variables, with a row for each step: variables of the usual names as columns, and all of them in `data` (JSON).
 CREATE VIEW training_logs_made AS
 SELECT max(timestamp) AS timestamp,
   max(CASE WHEN name IN ('epoch', 'ep', 'epoch_num', 'self.epoch', 'self.current_epoch') THEN value END) AS epoch,

@@ -1,17 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Why it hangs: a row for each rank that keeps others waiting to the end of their recordings, or until their call raised. The first cause comes first.
---   since, waited     when the first of the waiting ranks began to wait; the longest wait, until a recording ended or the call failed
---   rank, state       the rank that others wait for, and what is wrong with it: 'never came' (to the call); 'dead' (its recording ended before the call, or in it), 'ended' (the
---                     same, at its program's end), 'not recorded' (it has no trace), 'cut off' (its trace is damaged and lacks its end, so whether it came is not known), 'silent'
---                     (its recording stops before the call, or in it, without an end: the process is stopped, by SIGSTOP or a debugger, or it died and nobody has recorded that);
---                     'other call', 'other size' (it came to this call of the group with another operation, or another number of
---                     bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (it waits for others; `does` says in which call); 'all came' (rank NULL: nobody is
---                     missing, yet the call is not complete), 'from anybody' (rank NULL: any rank could send)
---   cause             1: the rank does not wait for others itself, so the hang began there
---   group, seq, op    the collective (or message) that is not complete; waiting, waiters: the number of ranks that wait in it, and which
---   level             0: they wait for a cause; 1: they wait for somebody who waits at level 0, and so on; NULL: they wait in a circle of ranks that all wait
---   does              where that rank's main thread was at last: the innermost Python function, and who called it in the user's code
 -- When a launcher has started the ranks again, this is about the last attempt.
+-- - since, waited: when the first of the waiting ranks began to wait; the longest wait, until a recording ended or the call failed
+-- - rank, state: the rank that others wait for, and what is wrong with it: 'never came' (to the call); 'dead' (its recording ended before the call, or in it), 'ended' (the
+--   same, at its program's end), 'not recorded' (it has no trace), 'cut off' (its trace is damaged and lacks its end, so whether it came is not known), 'silent'
+--   (its recording stops before the call, or in it, without an end: the process is stopped, by SIGSTOP or a debugger, or it died and nobody has recorded that);
+--   'other call', 'other size' (it came to this call of the group with another operation, or another number of
+--   bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (it waits for others; `does` says in which call); 'all came' (rank NULL: nobody is
+--   missing, yet the call is not complete), 'from anybody' (rank NULL: any rank could send)
+-- - cause: 1: the rank does not wait for others itself, so the hang began there
+-- - group, seq, op: the collective (or message) that is not complete; waiting, waiters: the number of ranks that wait in it, and which
+-- - level: 0: they wait for a cause; 1: they wait for somebody who waits at level 0, and so on; NULL: they wait in a circle of ranks that all wait
+-- - does: where that rank's main thread was at last: the innermost Python function, and who called it in the user's code
 CREATE VIEW hangs_made AS
 WITH latest AS MATERIALIZED (
   SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run

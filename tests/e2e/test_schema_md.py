@@ -46,6 +46,8 @@ def test_every_view_and_column_of_a_database(build, record, convert, sql):
     (("converter/schema/columns.txt", "config.key\n", "config.kez\n"), "there is no config.kez"),
     (("converter/schema/columns.txt", "config.value\n", "converter\n"), "config.value: say what it means"),
     (("converter/schema/columns.txt", "view config\n", "view config\ngone - converter x\n"), "config.gone, which there is not"),
+    (("converter/schema/columns.txt", "timestamp    s      config.ts\n", ""), "config.timestamp: say its source"),
+    (("converter/schema/50_views_traces.sql", "-- Settings of the recording: their values at its beginning, and each change.\n", ""), "view config is not explained"),
     (("traces/records.def", "for example probing.sample_rate", "another text"), "SCHEMA.md is old")])
 def test_what_is_missing_is_said(copy, change, said):
     assert generate(copy, "--check") == (0, "")
