@@ -80,7 +80,8 @@ ORDER BY others_waited DESC, imposed_seconds DESC, rank;
 
 -- What each process is, and where it stands in each dimension of parallelism (tp, pp, dp, ep, ...): as the program said by probing.set_role() (source
 -- 'set_role', its last call), and as torch's process groups that were used tell (source 'group'): the groups of a DeviceMesh by the dimension's name, those of
--- Megatron by Megatron's names. size NULL: not said; dimension NULL: a role only.
+-- Megatron by the names that it has in their descriptions: tp, pp, dp, ep, cp, of experts etp and edp, mp for all of tp and pp, and further products of
+-- dimensions in words (tensor_and_data). size NULL: not said; dimension NULL: a role only.
 CREATE VIEW roles AS
 WITH one AS ( -- the processes; a recording in several files (rotation) is one
   SELECT *, coalesce(program, id) AS process FROM trace_file
@@ -98,7 +99,8 @@ WITH one AS ( -- the processes; a recording in several files (rotation) is one
   UNION ALL SELECT DISTINCT t.process, g.pg,
     CASE g.desc WHEN 'TENSOR_MODEL_PARALLEL_GROUP' THEN 'tp' WHEN 'PIPELINE_MODEL_PARALLEL_GROUP' THEN 'pp'
       WHEN 'DATA_PARALLEL_GROUP' THEN 'dp' WHEN 'EXPERT_MODEL_PARALLEL_GROUP' THEN 'ep' WHEN 'CONTEXT_PARALLEL_GROUP' THEN 'cp'
-      ELSE substr(g.desc, 6) END,
+      WHEN 'EXPERT_TENSOR_PARALLEL_GROUP' THEN 'etp' WHEN 'EXPERT_DATA_PARALLEL_GROUP' THEN 'edp' WHEN 'MODEL_PARALLEL_GROUP' THEN 'mp'
+      ELSE CASE WHEN g.desc LIKE 'mesh\_%' ESCAPE '\' THEN substr(g.desc, 6) ELSE lower(replace(g.desc, '_PARALLEL_GROUP', '')) END END,
     g.rank || '/' || g.size, 'group' FROM process_group g JOIN one t ON t.id = g.trace
   WHERE g.rank IS NOT NULL AND (g.desc LIKE 'mesh\_%' ESCAPE '\' AND g.desc <> 'mesh_default' OR g.desc LIKE '%\_PARALLEL\_GROUP' ESCAPE '\')
 )

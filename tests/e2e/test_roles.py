@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles of processes: set by probing.set_role(), and by torch's DeviceMesh."""
+"""Roles of processes: set by probing.set_role(), by torch's DeviceMesh, and by groups described as Megatron does."""
 import os
 import subprocess
 import time
@@ -15,10 +15,11 @@ import torch, torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["RANK"]), world_size=4)
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+megatron = [dist.new_group(range(4), group_desc=d + "_PARALLEL_GROUP") for d in ("MODEL", "EXPERT_TENSOR", "TENSOR_AND_DATA")]
 told = torch.zeros(1)
 while not told:  # all of them in the same round
-    for name in ("dp", "tp"):
-        dist.all_reduce(torch.ones(8), group=mesh.get_group(name))
+    for group in [mesh.get_group(name) for name in ("dp", "tp")] + megatron:
+        dist.all_reduce(torch.ones(8), group=group)
     time.sleep(0.05)
     told.fill_(os.path.exists(sys.argv[2]))
     dist.all_reduce(told)
@@ -133,7 +134,7 @@ def test_device_mesh(build, convert, sql, tmp_path):
     try:
         so_far = tmp_path / "sofar.db"
         while all(p.poll() is None for p in ranks) and (
-                not so_far.exists() or sql(so_far, "SELECT count(*) FROM roles WHERE source = 'group'") != [(8,)]):
+                not so_far.exists() or sql(so_far, "SELECT count(*) FROM roles WHERE source = 'group'") != [(20,)]):
             time.sleep(1)
             convert(tmp_path / "traces", out=so_far, options=["-q", "-f"], check=None)
         (tmp_path / "end").touch()
@@ -143,4 +144,5 @@ def test_device_mesh(build, convert, sql, tmp_path):
             if p.poll() is None:
                 conftest.kill_group(p)
     found = sql(convert(tmp_path / "traces"), 'SELECT rank, dimension, "index", size, source, role FROM roles ORDER BY 1, 2')
-    assert found == [(rank, name, int(said[rank][i]), 2, "group", "worker") for rank in range(4) for i, name in enumerate(("dp", "tp"))]
+    assert [r for r in found if r[3] == 2] == [(rank, name, int(said[rank][i]), 2, "group", "worker") for rank in range(4) for i, name in enumerate(("dp", "tp"))]
+    assert [r for r in found if r[3] == 4] == [(rank, name, rank, 4, "group", "worker") for rank in range(4) for name in ("etp", "mp", "tensor_and_data")]
