@@ -121,6 +121,26 @@ print(json.dumps([views, _views.LACKING, _views.MORE, ordered]))
     assert ordered == [[r for r, in sql(fleet[1], "SELECT rank FROM stragglers")], [list(r) for r in sql(fleet[1], "SELECT self, total FROM hot_functions LIMIT 9")]]
 
 
+def test_a_column_has_one_type_in_all_traces(engine, build, record, run, tmp_path):
+    """Also where a trace has no values in it, or no rows: engines take the type from any one file."""
+    said = "import sys\nsys.path.insert(0, %r)\nimport probing\nprobing.set_role(%%s)\n" % str(build.share / "python")
+    traces = [record(said % "'critic'" + "sys.exit(3)\n", check=3).trace, record(said % "'trainer', tp=(1, 2)").trace, GOLDEN / "killed.zst", GOLDEN / "basic.zst"]
+    env = dict(os.environ, PROBING_PYTHON=need("pyarrow"))
+    for some in (traces[3:], traces):
+        run([build.tool("probing"), "export", "-q", "--parquet", tmp_path / "set"] + some, env=env)
+    types = json.loads(engine("""
+import glob, json, os, pyarrow.parquet as pq
+found = {}
+for path in glob.glob(%r, recursive=True):
+    for field in pq.read_schema(path):
+        found.setdefault(os.path.relpath(path, %r).split("/")[0] + "." + field.name, set()).add(str(field.type))
+print(json.dumps({n: sorted(t) for n, t in found.items()}))
+""" % (str(tmp_path / "set" / "**" / "*.parquet"), str(tmp_path / "set")), "pyarrow"))
+    assert not {n: t for n, t in types.items() if len(t) > 1}
+    assert types["trace.exit_code"] == types["trace.signal"] == types["roles.index"] == types["hangs.cause"] == ["int64"]
+    assert types["roles.dimension"] == types["whereabouts.user"] == types["hangs.does"] == ["string"]
+
+
 @pytest.mark.limit(600)
 def test_twenty_questions_duckdb(engine, dataset, answers):
     ask(engine, "duckdb", ["duckdb"], dataset, answers)

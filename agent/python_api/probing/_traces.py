@@ -321,7 +321,7 @@ class Traces(object):
     @property
     def views(self):
         if self._views is None:
-            self._views = [r[0] for r in self._master("view")]
+            self._views = [name for name, in self._master("view") if not name.endswith("_made")]  # those fill the tables of the views without it
         return self._views
 
     def _master(self, kind):

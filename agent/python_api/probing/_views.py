@@ -3,18 +3,21 @@
 import io
 import os
 
-# SQLite types values, not columns: what these names are in every view. Others are what their table declares, or real numbers.
+# SQLite types values, not columns: what these names are in every view. Others are what their table declares, or real numbers. Without this a column
+# would have one type in the file of a trace with values and another where all of them are NULL.
 INT = set("""trace_id pid ppid rank src_rank dst_rank tid step seq depth call row_id parent_id device call_tid stacks trigger_id children_lost
 calls cuda_calls count arrived size samples running self total python_self came_last collectives was_shortest last_rank shortest_rank
-complete gil outside is_cause recomputed failed""".split())
+complete gil outside is_cause recomputed failed signal exit_code nth cause waiting lineno allocated_bytes freed_bytes""".split())
 TEXT = set("""file frame_type state group completion source stage role kind detail text thread module phase type func name value level
-run job missing dtype op host""".split())
+run job missing dtype op host unit dimension inner user does waiters function_name""".split())
 TIME = set("timestamp enter exit started ended finished unloaded process_start first_enter last_enter".split())
 EXACT = {("steps", "data"): "real", ("memory_usage", "data"): "int", ("events", "data"): "text", ("training_logs", "data"): "text",
          ("torch_trace", "parent"): "text", ("variables", "at"): "text", ("variables", "number"): "real",
          ("trace", "start"): "time", ("trace", "end"): "time", ("steps", "end"): "time", ("process", "start"): "time",
          ("threads", "start"): "time", ("threads", "end"): "time", ("spans", "end"): "time", ("modules_loaded", "start"): "int",
-         ("modules_loaded", "end"): "int", ("threads", "running"): "int", ("event_values", "value"): "text", ("gpu_metrics", "name"): "text"}
+         ("modules_loaded", "end"): "int", ("threads", "running"): "int", ("event_values", "value"): "text", ("gpu_metrics", "name"): "text",
+         ("training_logs", "epoch"): "real", ("training_logs", "loss"): "real", ("training_logs", "accuracy"): "real", ("training_logs", "lr"): "real",
+         ("roles", "index"): "int", ("hangs", "level"): "int", ("hangs", "since"): "real"}
 OWN_RANK = ("comm_metrics",)  # their rank is not the process's alone
 
 
