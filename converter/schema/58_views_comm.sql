@@ -83,28 +83,37 @@ ORDER BY others_waited DESC, imposed_seconds DESC, rank;
 -- Megatron by the names that it has in their descriptions: tp, pp, dp, ep, cp, of experts etp and edp, mp for all of tp and pp, and further products of
 -- dimensions in words (tensor_and_data). size NULL: not said; dimension NULL: a role only.
 CREATE VIEW roles AS
-WITH one AS ( -- the processes; a recording in several files (rotation) is one
-  SELECT *, coalesce(program, id) AS process FROM trace_file
+WITH said AS ( -- the last event of each process; of a recording in several files (rotation) the one with the highest number, whichever file has it. Without a sort
+  SELECT p.id AS process, CASE WHEN p.program IS NULL
+    THEN (SELECT max(v.id) FROM event v WHERE v.id BETWEEN p.first_id AND p.last_id AND v.name = 'probing.role')
+    ELSE (SELECT max((v.id & 0xffffffffff) << 23 | (v.id >> 40)) FROM trace_file o CROSS JOIN event v ON v.id BETWEEN o.first_id AND o.last_id
+      WHERE o.program = p.program AND v.name = 'probing.role') END AS event,
+    CASE WHEN p.program IS NULL
+    THEN (SELECT max(v.id) FROM event v WHERE v.id BETWEEN p.first_id AND p.last_id AND v.name = 'probing.role'
+      AND EXISTS (SELECT 1 FROM event_value k WHERE k.event = v.id AND k.key = 'role'))
+    ELSE (SELECT max((v.id & 0xffffffffff) << 23 | (v.id >> 40)) FROM trace_file o CROSS JOIN event v ON v.id BETWEEN o.first_id AND o.last_id
+      WHERE o.program = p.program AND v.name = 'probing.role' AND EXISTS (SELECT 1 FROM event_value k WHERE k.event = v.id AND k.key = 'role')) END AS named,
+    p.program
+  FROM trace_file p WHERE p.program IS NULL OR p.program = p.id
 ), told AS (
-  SELECT t.process, v.id AS event, max(v.id & 0xffffffffff) FROM one t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
-  WHERE v.name = 'probing.role' GROUP BY t.process
-), called AS (
-  SELECT t.process, k.value AS role, max(v.id & 0xffffffffff) FROM one t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id JOIN event_value k ON k.event = v.id
-  WHERE v.name = 'probing.role' AND k.key = 'role' GROUP BY t.process
+  SELECT process, iif(program IS NULL, event, (event & 0x7fffff) << 40 | (event >> 23)) AS event,
+    iif(program IS NULL, named, (named & 0x7fffff) << 40 | (named >> 23)) AS named FROM said
 ), placed AS (
-  SELECT n.process, NULL AS pg, k.key AS dimension, k.value AS place, 'set_role' AS source FROM told n JOIN event_value k ON k.event = n.event
+  SELECT n.process, k.key AS dimension, k.value AS place, 'set_role' AS source FROM told n JOIN event_value k ON k.event = n.event
   WHERE k.key <> 'role'
-  UNION ALL SELECT n.process, NULL, NULL, NULL, 'set_role' FROM told n
-  WHERE NOT EXISTS (SELECT 1 FROM event_value k WHERE k.event = n.event AND k.key <> 'role')
-  UNION ALL SELECT DISTINCT t.process, g.pg,
+  UNION ALL SELECT n.process, NULL, NULL, 'set_role' FROM told n
+  WHERE n.event IS NOT NULL AND NOT EXISTS (SELECT 1 FROM event_value k WHERE k.event = n.event AND k.key <> 'role')
+  UNION ALL SELECT coalesce(t.program, t.id),
     CASE g.desc WHEN 'TENSOR_MODEL_PARALLEL_GROUP' THEN 'tp' WHEN 'PIPELINE_MODEL_PARALLEL_GROUP' THEN 'pp'
       WHEN 'DATA_PARALLEL_GROUP' THEN 'dp' WHEN 'EXPERT_MODEL_PARALLEL_GROUP' THEN 'ep' WHEN 'CONTEXT_PARALLEL_GROUP' THEN 'cp'
       WHEN 'EXPERT_TENSOR_PARALLEL_GROUP' THEN 'etp' WHEN 'EXPERT_DATA_PARALLEL_GROUP' THEN 'edp' WHEN 'MODEL_PARALLEL_GROUP' THEN 'mp'
       ELSE CASE WHEN g.desc LIKE 'mesh\_%' ESCAPE '\' THEN substr(g.desc, 6) ELSE lower(replace(g.desc, '_PARALLEL_GROUP', '')) END END,
-    g.rank || '/' || g.size, 'group' FROM process_group g JOIN one t ON t.id = g.trace
+    g.rank || '/' || g.size, 'group' FROM process_group g JOIN trace_file t ON t.id = g.trace
   WHERE g.rank IS NOT NULL AND (g.desc LIKE 'mesh\_%' ESCAPE '\' AND g.desc <> 'mesh_default' OR g.desc LIKE '%\_PARALLEL\_GROUP' ESCAPE '\')
+    AND (t.program IS NULL OR NOT EXISTS (SELECT 1 FROM trace_file o CROSS JOIN process_group q ON q.trace = o.id AND q.pg = g.pg AND q.desc IS g.desc AND q.rank IS NOT NULL
+      WHERE o.program = t.program AND o.id < t.id)) -- each file says it anew
 )
-SELECT t.id AS trace_id, t.rank, coalesce((SELECT c.role FROM called c WHERE c.process = t.id), t.role) AS role, p.dimension,
+SELECT t.id AS trace_id, t.rank, coalesce((SELECT k.value FROM told n CROSS JOIN event_value k ON k.event = n.named WHERE n.process = t.id AND k.key = 'role' LIMIT 1), t.role) AS role, p.dimension,
   CASE WHEN p.place IS NULL THEN NULL WHEN instr(p.place, '/') THEN CAST(substr(p.place, 1, instr(p.place, '/') - 1) AS INTEGER)
     ELSE CAST(p.place AS INTEGER) END AS "index",
   CASE WHEN instr(p.place, '/') THEN CAST(substr(p.place, instr(p.place, '/') + 1) AS INTEGER) END AS size,

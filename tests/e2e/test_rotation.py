@@ -72,8 +72,10 @@ def test_segments(build, spawn, run, convert, sql, python, tmp_path, monkeypatch
         assert sql(one, "SELECT count(*) FROM setting WHERE key = 'probing.sample_rate' AND value = '0.001'")[0][0] == 1
     assert alone == total and total > 1000
     # No sample of the second thread is missing between segments: ticks and losses add up to the time.
-    named = sql(db, "SELECT count(*) FROM threads WHERE name IS NOT NULL AND name <> ''")[0][0]
+    named = sql(db, "SELECT count(*) FROM thread WHERE name IS NOT NULL AND name <> ''")[0][0]
     assert named >= len(files)
+    assert sql(db, "SELECT name, count(*) FROM threads WHERE name IN ('MainThread', 'second') GROUP BY 1") == [("MainThread", 1), ("second", 1)]
+    assert sql(db, "SELECT count(*) FROM whereabouts") == [(1,)]
 
 
 @pytest.mark.pythons(count=1)
