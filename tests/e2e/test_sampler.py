@@ -185,12 +185,10 @@ def sleeping(t):
     time.sleep(t)
 
 def begins(name, part):
-    with open("/proc/self/task/%d/comm" % tid(), "w") as f:
-        f.write(name)
+    with open("/proc/self/task/%d/comm" % tid(), "w") as f: f.write(name)
     busy(name, part, b"x" * 1000000)
 
-def busy(name, part, data):
-    # about `part` of the time in native(), the rest in sleeping(); how much it was, is measured
+def busy(name, part, data):  # about `part` of the time in native(), the rest in sleeping(); how much it was, is measured
     begin, slept, naps = clock(), 0.0, 0
     end = begin + float(sys.argv[1])
     while clock() < end:
