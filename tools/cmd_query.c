@@ -156,8 +156,8 @@ static void explain_nothing(sqlite3 *db, const char *sql) {
     if (no_gpu)
         tool_say("no rows: no GPU was seen (NVML: libnvidia-ml.so.1)");
     else if (strcasestr(sql, "memory_allocations"))
-        tool_say(
-            "no rows: memory_allocations is for a heap recording, which this version cannot make yet");
+        tool_say("no rows: this version records no allocations of the heap; `probing ask memory` "
+                 "tells where memory grows");
     else
         tool_say("no rows");
 }

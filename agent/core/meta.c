@@ -13,8 +13,7 @@ static uint64_t process_start(void) {
     long hz = sysconf(_SC_CLK_TCK);
     uint64_t boot =
         proc_stat_number("/proc/self/stat", 22) * (1000000000u / (uint64_t)(hz > 0 ? hz : 100));
-    uint64_t now = sys_now(); /* read before the other, so that the difference is not negative */
-    uint64_t slept = sys_clock(CLOCK_BOOTTIME) - now;
+    uint64_t now = sys_now(), slept = sys_clock(CLOCK_BOOTTIME) - now; /* in this order: >= 0 */
     if (slept < 1000000) /* the host was never suspended; the two calls took that long */
         slept = 0;
     return boot > slept ? boot - slept : 0;

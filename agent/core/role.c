@@ -60,7 +60,6 @@ static int is_launcher(void) {
 /* ---- DataLoader workers are recognised by the function that they run ---- */
 
 static int runs_worker_loop(const struct agent_python *py) {
-    static const char file[] = "torch/utils/data/_utils/worker.py";
     struct pywalk pw;
     struct pywalk_thread threads[64];
     struct pywalk_frame frames[FRAMES];
@@ -74,10 +73,8 @@ static int runs_worker_loop(const struct agent_python *py) {
             continue;
         int depth = pywalk_frames(&pw, threads[i].tstate, frames, FRAMES, &cut);
         for (int k = 0; k < depth; k++) {
-            if (pywalk_code(&pw, frames[k].code, &code) || strcmp(code.name, "_worker_loop"))
-                continue;
-            size_t len = strlen(code.file);
-            if (len >= sizeof file - 1 && !strcmp(code.file + len - (sizeof file - 1), file))
+            if (!pywalk_code(&pw, frames[k].code, &code) && !strcmp(code.name, "_worker_loop") &&
+                strstr(code.file, "torch/utils/data/_utils/worker.py"))
                 return 1;
         }
     }
@@ -100,8 +97,7 @@ int role_is_worker(void) {
 }
 
 void role_find(struct agent_ranks *r, const struct agent_python *py, const char *how) {
-    static int dataloader; /* stays 1 once seen: near its end, the stack no longer shows it */
-    static pid_t of;       /* process that `dataloader` is valid for */
+    static pid_t dataloader; /* process that was one: near its end, the stack no longer shows it */
     int forked = !strcmp(how, "fork");
     memset(r, 0, sizeof *r);
     config_ranks(r);
@@ -112,12 +108,9 @@ void role_find(struct agent_ranks *r, const struct agent_python *py, const char 
     }
     __atomic_store_n(&role.known_rank, r->rank, __ATOMIC_RELAXED);
     find_master(r);
-    if (of != getpid())
-        dataloader = 0;
-    of = getpid();
-    if (!dataloader)
-        dataloader = runs_worker_loop(py);
-    if (dataloader)
+    if (dataloader != getpid() && runs_worker_loop(py))
+        dataloader = getpid();
+    if (dataloader == getpid())
         strcpy(r->role, "dataloader");
     else if (r->rank >= 0 && !(forked && r->rank == role.parent_rank))
         strcpy(r->role, "worker");

@@ -38,11 +38,10 @@ static void segment_path(const struct rotation *r, uint32_t n, char *buf, size_t
 
 /* Lets the dictionaries use the rest of max_memory. There are two epochs of them, and an entry takes 43 bytes when its table has just grown. */
 static void bound_memory(struct writer *w) {
-    uint64_t most = settings_number(SETTING_max_memory), entries = UINT64_MAX;
+    uint64_t most = settings_number(SETTING_max_memory);
     uint64_t others = writer_live(w)->file_size + (4u << 20);
-    if (most)
-        entries = most > others ? (most - others) / (2 * 43) : 1024;
-    writer_bound(w, entries);
+    uint64_t entries = most > others ? (most - others) / (2 * 43) : 1024;
+    writer_bound(w, most ? entries : UINT64_MAX);
 }
 
 static int is_due(const struct writer *w) {

@@ -79,16 +79,12 @@ static int read_number(const void *at, const char *dtype, struct pyvalue *v) {
 static int read_tuple(void *pair, struct pyvalue *v) {
     void *address = py.PyTuple_GetItem(pair, 0), *dtype = py.PyTuple_GetItem(pair, 1);
     char name[32];
-    if (!address || !dtype)
-        return -1;
-    uintptr_t at = (uintptr_t)capi_int(address);
+    uintptr_t at = address && dtype ? (uintptr_t)capi_int(address) : 0;
+    if (!at && !py.PyErr_Occurred())
+        capi_error(py.ValueError, "the tensor has no memory");
     if (py.PyErr_Occurred())
         return -1;
     pyvalue_text(dtype, name, sizeof name);
-    if (!at) {
-        py.PyErr_SetString(py.ValueError, "the tensor has no memory");
-        return -1;
-    }
     return read_number((const void *)at, name, v);
 }
 

@@ -27,58 +27,72 @@ static const char *text_of(void *object, const char *attribute, char *buf, size_
     return buf;
 }
 
-/* Sets the detail to "ValueError: first line ... last line" (the last one is what a worker of a DataLoader or a pool raised), and adds a message of several
- * lines to the text. str() of an exception may run the program's code, as the built-in hook will do next anyway. */
-static void say_exception(struct trigger *t, void *type, void *value) {
-    CAPI_AUTO void *str = value ? py.PyObject_Str(value) : NULL;
+/* Adds a str of several lines to the text. Returns the last of them; NULL if it is no such str, or NULL. */
+static const char *say_lines(struct trigger *t, void *str) {
     size_t len, said = strlen(t->text);
     const char *all = pyvalue_utf8(str, &len);
+    while (len && all[len - 1] == '\n')
+        len--;
+    const char *last = len ? memrchr(all, '\n', len) : NULL;
+    if (last)
+        snprintf(t->text + said, sizeof t->text - said, "\n%s", all);
+    return last ? last + 1 : NULL;
+}
+
+/* Sets the detail to "ValueError: first line ... last line" (the last one is what a worker of a DataLoader raised), and adds a message of several lines to
+ * the text, and that of the cause: a process pool's holds the worker's traceback. str() may run the program's code, as the built-in hook will do next anyway. */
+static void say_exception(struct trigger *t, void *value) {
+    CAPI_AUTO void *str = py.PyObject_Str(value);
     py.PyErr_Clear();
-    size_t n = strlen(text_of(type, "__name__", t->detail, sizeof t->detail - 2));
+    CAPI_AUTO void *cause = capi_attr(value, "__cause__"), *theirs = py.PyObject_Str(cause);
+    py.PyErr_Clear();
+    size_t n = strlen(text_of(capi_type(value), "__name__", t->detail, sizeof t->detail - 2));
     strcpy(t->detail + n, ": ");
     if (str) /* as many complete characters as fit */
         pyvalue_text(str, t->detail + n + 2, sizeof t->detail - n - 2);
     t->detail[strcspn(t->detail, "\n")] = 0;
-    while (len && all[len - 1] == '\n')
-        len--;
-    const char *last = len ? memrchr(all, '\n', len) : NULL;
+    const char *last = say_lines(t, str);
+    say_lines(t, theirs);
     if (last) {
-        snprintf(t->text + said, sizeof t->text - said, "\n%s", all);
         trigger_say(t, " ... ");
-        trigger_say(t, last + 1);
+        trigger_say(t, last);
         t->detail[strcspn(t->detail, "\n")] = 0;
     }
     t->detail[n] = t->detail[n + 2] ? ':' : 0;
 }
 
-/* Sets the text to the traceback, outermost frame first, as Python prints it. */
+/* Returns the next entry of a traceback, in place of this one, whose reference it releases. */
+static void *next_of(void *tb) {
+    void *next = capi_attr(tb, "tb_next");
+    capi_unref(tb);
+    return next;
+}
+
+/* Sets the text to the innermost FRAMES frames of the traceback, in the order in which Python prints it. */
 static void say_traceback(struct trigger *t, void *traceback) {
     char file[TEXT], name[TEXT];
-    size_t n = 0;
-    void *tb = capi_ref(traceback);
-    for (int i = 0; tb && tb != py.None && i < FRAMES && n < sizeof t->text; i++) {
-        CAPI_AUTO void *frame = capi_attr(tb, "tb_frame");
+    size_t n = 0, left = 0;
+    for (void *tb = capi_ref(traceback); tb; tb = next_of(tb))
+        left++;
+    for (void *tb = capi_ref(traceback); tb; tb = next_of(tb)) {
+        CAPI_AUTO void *frame = capi_attr(tb, "tb_frame"); /* NULL of the None at the end */
         CAPI_AUTO void *code = capi_attr(frame, "f_code"), *line = capi_attr(tb, "tb_lineno");
-        void *next = capi_attr(tb, "tb_next");
-        if (code)
+        if (left-- <= FRAMES + 1 && code && n < sizeof t->text)
             n += (size_t)snprintf(t->text + n, sizeof t->text - n, "File \"%s\", line %ld, in %s\n",
                                   text_of(code, "co_filename", file, sizeof file),
                                   capi_long(line, -1), text_of(code, "co_name", name, sizeof name));
-        py.Py_DecRef(tb);
-        tb = next;
     }
-    capi_unref(tb);
 }
 
-static void report(void *type, void *value, void *traceback) {
+static void report(void *value) {
     struct capi_state state;
     struct trigger *t = producer_recording() ? trigger_new(TRIGGER_exception) : NULL;
     if (!t)
         return;
     capi_enter(&state);
-    CAPI_AUTO void *kept = traceback ? NULL : capi_attr(value, "__traceback__");
-    say_traceback(t, traceback ? traceback : kept);
-    say_exception(t, type, value);
+    CAPI_AUTO void *traceback = capi_attr(value, "__traceback__");
+    say_traceback(t, traceback);
+    say_exception(t, value);
     capi_leave(&state);
     trigger_post(t, TRIGGER_WAIT_MS);
 }
@@ -88,24 +102,23 @@ static void report(void *type, void *value, void *traceback) {
 static void *sys_array(void *self, void *args, ssize_t n, void *names) {
     void *const *items = args;
     if (n == 3)
-        report(items[0], items[1], items[2]);
+        report(items[1]);
     return sys_was(self, args, n, names);
 }
 
 static void *sys_tuple(void *self, void *args, ssize_t n, void *names) {
     void *const *items = capi_at(args, CAPI_OB_ITEM);
     if (py.PyObject_Size(args) == 3)
-        report(items[0], items[1], items[2]);
+        report(items[1]);
     return sys_was(self, args, n, names);
 }
 
 /* `args` is a threading.ExceptHookArgs: exc_type, exc_value, exc_traceback. The built-in hook ignores SystemExit. */
 static void *thread_object(void *self, void *args, ssize_t n, void *names) {
-    CAPI_AUTO void *type = capi_attr(args, "exc_type"), *value = capi_attr(args, "exc_value");
-    CAPI_AUTO void *traceback = capi_attr(args, "exc_traceback");
+    CAPI_AUTO void *value = capi_attr(args, "exc_value");
     char name[64];
-    if (strcmp(text_of(type, "__name__", name, sizeof name), "SystemExit"))
-        report(type, value, traceback);
+    if (value && strcmp(text_of(capi_type(value), "__name__", name, sizeof name), "SystemExit"))
+        report(value);
     return thread_was(self, args, n, names);
 }
 

@@ -266,6 +266,11 @@ def test_where_an_exception_was_raised(build, run, tmp_path):
     run([build.tool("probing-record"), "-q", "-o", tmp_path / "u.zst", sys.executable, program], check=1)
     answer, _ = ask(build, run, "died", tmp_path / "u.zst")
     assert re.search(r'exception JSONDecodeError: .*, File ".*/json/decoder.py", line \d+, in \w+, called by main \(fails.py:3\)$', answer), answer
+    # deeper than what is kept of it: the innermost frames are
+    program.write_text("def last():\n    1 // 0\ndef deep(n):\n    deep(n - 1) if n else last()\n" + HOOKED + "wait_for_agent()\ndeep(150)\n")
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "v.zst", sys.executable, program], check=1)
+    answer, _ = ask(build, run, "died", tmp_path / "v.zst")
+    assert answer.endswith(', File "%s", line 2, in last' % program), answer
 
 
 WAIT = """ # until the agent has taken its signals

@@ -209,6 +209,7 @@ def test_nodes_processes_and_show(build, run, recorded, sql):
     roles, _ = ask(build, run, db, "SELECT DISTINCT rank, role FROM system.process WHERE rank IS NOT NULL ORDER BY 1")
     assert roles == [{"rank": r, "role": "worker"} for r in range(RANKS)]
     assert ask(build, run, db, "SELECT avg(gpu_util) FROM gpu_metrics GROUP BY device") == ([], "probing-query: no rows: no GPU was seen (NVML: libnvidia-ml.so.1)\n")
+    assert ask(build, run, db, "SELECT * FROM memory_allocations") == ([], "probing-query: no rows: this version records no allocations of the heap; `probing ask memory` tells where memory grows\n")
     shown, _ = ask(build, run, db, "SHOW TABLES -- all of them\n;")
     assert {"information_schema", "main", "system", "process", "cluster"} == {r["table_schema"] for r in shown}
     columns, _ = ask(build, run, db, "/* which? */ DESCRIBE python.steps")

@@ -436,7 +436,40 @@ def test_a_message_of_many_lines(build, run, record, convert, sql):
     assert detail == "ValueError: Caught ValueError in DataLoader worker process 0. ... ValueError: sample 17 is bad"
     assert text.split("\n\n", 1)[1].rstrip("\n") == WORKER.rstrip("\n")
     answer = run([build.tool("probing"), "ask", "died", db]).stdout.splitlines()[0]
-    assert answer.split(detail + ", ")[1] == 'File "%s", line 21, in reraise' % done.script
+    assert answer.split(detail + ", ")[1] == 'File "loop.py", line 39, in fetch, raised again in reraise (%s:21)' % done.script.name
+    # A message that is longer than what is kept of it ends amid the worker's traceback: the innermost line is not known.
+    done = record(HOOKED + "wait_for_agent()\ndef reraise(): raise ValueError(%r)\nreraise()\n" % WORKER.replace("data =", "data =" * 40), check=1, python=PYTHONS[0])
+    answer = run([build.tool("probing"), "ask", "died", done.trace]).stdout.splitlines()[0]
+    assert answer.endswith('File "%s", line 21, in reraise' % done.script)
+
+
+@pytest.mark.parametrize("pool", ["multiprocessing.Pool(1)", "concurrent.futures.ProcessPoolExecutor(1)"])
+def test_an_exception_of_a_pool_s_worker(build, run, record, pool):
+    """The worker's traceback is the text of the exception's cause; the exception's own shows only where the result was asked for."""
+    program = HOOKED + "import concurrent.futures, json, multiprocessing\nwait_for_agent()\n" + \
+        "def read(text):\n    return json.loads(text)\ndef gather():\n    list(%s.map(read, ['{']))\ngather()\n" % pool
+    done = record(program, check=1, python=PYTHONS[0])
+    line = program.count("\n")
+    answer = run([build.tool("probing"), "ask", "died", done.trace]).stdout.splitlines()[0]
+    assert re.search(r'exception JSONDecodeError: .*, File ".*/json/decoder.py", line \d+, in \w+, called by read \(%s:%d\), raised again in gather \(%s:%d\)$'
+                     % (done.script.name, line - 3, done.script.name, line - 1), answer), answer
+
+
+def test_an_exception_of_a_real_data_loader_s_worker(build, run, record):
+    path, why = find_torch("debian")
+    if not path:
+        pytest.skip(why)
+    program = "import time, torch.utils.data\n" + HOOKED + """wait_for_agent()
+class Data:
+    def __len__(self): return 4
+    def __getitem__(self, i): return self.parse(i)
+    def parse(self, i): raise ValueError("record %d has no label" % i)
+for _ in torch.utils.data.DataLoader(Data(), num_workers=1): pass
+"""
+    done = record(program, check=1, python=path)
+    answer = run([build.tool("probing"), "ask", "died", done.trace]).stdout.splitlines()[0]
+    assert re.search(r'exception ValueError: Caught ValueError in DataLoader worker process 0. ... ValueError: record 0 has no label, File "%s", line %d, in parse, raised again in <module> \(%s:%d\)$'
+                     % (done.script, program.count("\n") - 1, done.script.name, program.count("\n")), answer), answer
 
 
 @pytest.mark.pythons(min=(3, 8), count=1)

@@ -28,17 +28,26 @@ UPDATE died AS d SET after = e.failed - 1e-6 FROM ( -- whoever ends closes its c
   JOIN trace_file u ON u.id = o.trace_id AND u.run IS t.run WHERE x.detail LIKE '%while others waited for it'
     AND o.timestamp > (SELECT max(c.exit) FROM comm_metrics c WHERE c.trace_id = x.trace_id) GROUP BY 1) e
 WHERE d.trace_id = e.trace_id AND d.timestamp > e.failed;
+CREATE TEMP TABLE raised AS -- the frames of the first one's exception, outermost first. theirs: of the traceback that its message quotes, from a worker process in which it was raised first
+WITH RECURSIVE line(n, value, rest) AS (
+  SELECT 0, NULL, text || char(10) FROM (SELECT * FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) WHERE kind = 'exception'
+  UNION ALL SELECT n + 1, substr(rest, 1, instr(rest, char(10)) - 1), substr(rest, instr(rest, char(10)) + 1) FROM line WHERE rest <> ''),
+part(theirs, first, after) AS (
+  SELECT 0, 1, coalesce((SELECT min(n) FROM line WHERE value = ''), 1e9)
+  UNION ALL SELECT 1, first, (SELECT min(n) FROM line WHERE n >= first AND value <> '' AND value NOT LIKE ' %') -- NULL: its innermost lines are cut off
+  FROM (SELECT l.n + 1 AS first FROM line l JOIN line b ON b.n = l.n - 1 WHERE l.value LIKE '%Traceback (most recent call last):'
+    ORDER BY b.value = '"""' DESC, l.n DESC LIMIT 1)) -- of several, the one that a process pool quotes in turn (between """), or else the last
+SELECT n, theirs, said, substr(rest, instr(rest, ' in ') + 4) || ' (' || replace(path, rtrim(path, replace(path, '/', '')), '') || ':' || substr(rest, 1, instr(rest, ',') - 1) || ')' AS place,
+  path NOT LIKE '%/site-packages/%' AND path NOT LIKE '%/dist-packages/%' AND path NOT LIKE '%/lib/python_.%' AND path NOT LIKE '<%' AS is_user -- as in view stack_text
+FROM (SELECT n, theirs, said, substr(said, 7, instr(said, '", line ') - 7) AS path, substr(said, instr(said, '", line ') + 8) AS rest
+  FROM (SELECT n, theirs, ltrim(value) AS said FROM part JOIN line ON n >= first AND n < after) WHERE said LIKE 'File "%", line % in %');
 CREATE TEMP TABLE place AS -- where the first one was: the innermost line of what it raised, of its stack when it failed, or of its last sample
-SELECT coalesce(iif(d.kind = 'exception' AND d.said LIKE 'File "%', replace(d.said, rtrim(d.said, replace(d.said, char(10), '')), '') || coalesce((
-    SELECT ', called by ' || substr(rest, instr(rest, ' in ') + 4) || ' (' || replace(path, rtrim(path, replace(path, '/', '')), '') || ':' || substr(rest, 1, instr(rest, ',') - 1) || ')' FROM (
-      SELECT key, value, count(*) OVER () AS n, substr(value, 7, instr(substr(value, 7), '"') - 1) AS path, substr(value, instr(value, '", line ') + 8) AS rest
-      FROM json_each(iif(instr(d.said, '\'), '[]', '[' || replace(json_quote(d.said), '\n', '","') || ']')))
-    WHERE value LIKE 'File "%", line % in %' AND path NOT LIKE '%/site-packages/%' AND path NOT LIKE '%/dist-packages/%' AND path NOT LIKE '%/lib/python_.%' AND path NOT LIKE '<%' -- as in view stack_text
-    GROUP BY NULL HAVING max(key) < n - 1), ''), NULL),
+SELECT coalesce((SELECT r.said || coalesce((SELECT iif(u.n < r.n, ', called by ' || u.place, '') FROM raised u WHERE u.theirs = r.theirs AND u.is_user ORDER BY u.n DESC LIMIT 1), '')
+    || coalesce((SELECT ', raised again in ' || u.place FROM raised u WHERE u.theirs < r.theirs AND u.is_user ORDER BY u.n DESC LIMIT 1), '') FROM raised r ORDER BY r.n DESC LIMIT 1),
   'in ' || (SELECT e.text || coalesce((SELECT iif(u.depth > e.depth, ', called by ' || u.text, '') FROM stack_text u WHERE u.stack = e.stack AND u.is_user ORDER BY u.depth LIMIT 1), '')
     FROM stack_text e WHERE e.stack = (SELECT c.stack_id FROM trigger_stacks c WHERE c.trigger_id = d.trigger_id AND c.is_cause LIMIT 1) ORDER BY e.depth LIMIT 1),
   'in ' || (SELECT w.inner || iif(w.user <> w.inner, ', called by ' || w.user, '') FROM whereabouts w WHERE w.trace_id = d.trace_id)) AS does
-FROM (SELECT *, rtrim(substr(text, 1, instr(text || char(10, 10), char(10, 10))), char(10)) AS said FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
+FROM (SELECT * FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d;
 CREATE TEMP TABLE unended AS -- whose recording just stops: nobody was left to say how it ended, and it does not run here. A process that records on in another trace lived on
 SELECT row_number() OVER (ORDER BY "end", id) AS nth, id, coalesce('rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') || ' on ' || coalesce(host, '?') AS who, rank, role, pid, host, file, "end"
 FROM trace t WHERE end_reason IS NULL AND exit_code IS NULL AND signal IS NULL AND "end" NOT NULL AND id NOT IN (SELECT trace_id FROM died) AND NOT is_running(boot_id, pid)
