@@ -455,6 +455,7 @@ def test_an_exception_of_a_pool_s_worker(build, run, record, pool):
                      % (done.script.name, line - 3, done.script.name, line - 1), answer), answer
 
 
+@pytest.mark.slow
 def test_an_exception_of_a_real_data_loader_s_worker(build, run, record):
     path, why = find_torch("debian")
     if not path:
