@@ -134,7 +134,7 @@ WITH latest AS MATERIALIZED (
       min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end, max(threw) AS threw FROM came GROUP BY run, "group", seq)
 ), place AS MATERIALIZED ( -- a call of a group that somebody waits in, or a message; the operation that most ranks call there is taken for the right one
   SELECT row_number() OVER (ORDER BY min(ts)) AS id, run, attempt, "group", list, seq, message, CASE WHEN message THEN trace END AS sender,
-    op, bytes, right_bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
+    op, right_bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
     -- Processes that are killed together are not recorded to the same moment: on a busy machine their ends differ by seconds. Where the call failed in others that lived on, or that
     -- a launcher ended, it failed because of a rank that had ended before.
     max(min(ts), min(end_ts) - 5000000000, coalesce((SELECT b.before FROM broken b WHERE b.run IS w.run AND b."group" = w."group" AND b.seq = w.seq AND NOT message), 0)) AS dead_before,
@@ -147,7 +147,7 @@ WITH latest AS MATERIALIZED (
   GROUP BY run, "group", seq, message, CASE WHEN message THEN trace || op || coalesce(src, '') || '/' || coalesce(dst, '') END
   UNION ALL -- the last call of a group, which failed in all ranks that came to it because somebody had died (gloo notices that)
   SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
-      WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
+      WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
     CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts, b.first_end - 1000000000), NULL,
     (b.threw IS 1) * (1 + EXISTS (SELECT 1 FROM lost_call o WHERE o.run IS k.run AND o.attempt = k.attempt AND o."group" = k."group" AND o.seq = k.seq))
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
@@ -156,7 +156,7 @@ WITH latest AS MATERIALIZED (
   WHERE (coalesce(b.before, d.ts) IS NOT NULL OR b.all_killed AND b.threw) AND k.complete = k.arrived AND k.missing IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS k.run AND w."group" = k."group" AND NOT w.message)
   UNION ALL
-  SELECT -1000000 - row_number() OVER (ORDER BY f.run, f."group"), f.run, f.attempt, f."group", f.list, f.seq, 0, NULL, f.op, NULL, NULL, f.arrived, f.came, f.first_enter, f.longest,
+  SELECT -1000000 - row_number() OVER (ORDER BY f.run, f."group"), f.run, f.attempt, f."group", f.list, f.seq, 0, NULL, f.op, NULL, f.arrived, f.came, f.first_enter, f.longest,
     NULL, NULL, NULL, NULL, coalesce((SELECT b.before FROM broken b WHERE b.run IS f.run AND b."group" = f."group" AND b.seq = f.seq), 0),
     (SELECT t.ts FROM first_told t WHERE t.run IS f.run AND t.attempt = f.attempt),
     1 + EXISTS (SELECT 1 FROM raised r JOIN thrown h ON h.trace = r.trace AND h.ts >= r.until - (r.until - r.ts) / 5000 WHERE r.run IS f.run AND r."group" = f."group" AND r.seq = f.seq)
@@ -197,7 +197,7 @@ WITH latest AS MATERIALIZED (
 ), found AS MATERIALIZED ( -- a call that raises after somebody has died raises because of that
   SELECT *, max(cause) OVER (PARTITION BY id) AS has_cause, sum(in_it) OVER (PARTITION BY id) AS died_in_it,
     group_concat(CASE WHEN in_it THEN rank END) OVER (PARTITION BY id) AS who_died FROM (
-    SELECT p.id, p.run, b.rank, b.trace, b.end_ts, coalesce(b.state, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END) AS state, b.did, b.brought, coalesce(b.in_it, 0) AS in_it,
+    SELECT p.id, p.run, b.rank, b.trace, b.end_ts, coalesce(b.state, CASE WHEN p.message THEN 'from anybody' ELSE 'all came' END) AS state, b.did, b.brought, b.until, coalesce(b.in_it, 0) AS in_it,
       b.id IS NULL OR b.in_it OR b.state IN ('other call', 'other size', 'dead') OR b.state = 'ended' AND NOT b.follows
         OR b.state = 'raised' AND coalesce(b.died >= b.until + 200000000, 1)
         OR NOT EXISTS (SELECT 1 FROM waits w WHERE w.run IS b.run AND w.rank = b.rank) AND b.state <> 'raised' AND NOT b.follows AS cause
@@ -215,7 +215,8 @@ SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waitin
   CASE WHEN f.state = 'never came' AND NOT f.cause THEN 'waits itself' WHEN f.state = 'dead' AND (SELECT t.end_reason FROM trace_file t WHERE t.id = f.trace) IS NULL THEN 'silent' ELSE f.state END AS state,
   CASE WHEN NOT f.cause THEN coalesce((SELECT w.op || ' number ' || w.seq || ' of group ' || w."group" || ' in ' FROM waits w
       WHERE w.run IS p.run AND w.rank = f.rank ORDER BY w.ts LIMIT 1), '') ELSE '' END ||
-  CASE f.state WHEN 'other call' THEN f.did || ' in ' WHEN 'other size' THEN f.brought || ' bytes, others ' || p.bytes || ', in ' ELSE '' END ||
+  coalesce(CASE f.state WHEN 'other call' THEN f.did WHEN 'other size' THEN f.brought || ' bytes, others ' || p.right_bytes || ',' END
+    || iif(f.until / 1e9 < (SELECT w.seen FROM whereabouts w WHERE w.trace_id = f.trace), ' and later was in ', ' in '), '') || -- the call itself may be over
     coalesce((SELECT w.inner || CASE WHEN w.user <> w.inner THEN ', called by ' || w.user ELSE '' END FROM whereabouts w WHERE w.trace_id = f.trace), '?') AS does,
   l.level, CASE WHEN f.died_in_it THEN (SELECT group_concat(w.rank) FROM waits w WHERE w.run IS p.run AND w."group" = p."group" AND w.seq = p.seq
     AND NOT w.message AND w.rank NOT IN (SELECT value FROM json_each('[' || f.who_died || ']'))) ELSE p.waiters END AS waiters, (SELECT count(*) FROM group_rank r WHERE r.list = p.list) AS size, f.trace AS trace_id

@@ -5,6 +5,9 @@ import sqlite3
 
 import pytest
 
+# SQL, after a change of the calls: what is derived from them when a database is made
+MADE_ANEW = "DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM hang; INSERT INTO hang SELECT * FROM hangs_made;"
+
 
 def ask(build, run, name, *args, code=0):
     done = run([build.tool("probing"), "ask", name, "--json"] + list(args), check=code)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from ask_helpers import ask, edited
+from ask_helpers import MADE_ANEW, ask, edited
 from conftest import kill_group
 from inject_helpers import wait_until
 from test_triggers import HOOKED
@@ -131,9 +131,8 @@ ENDS = [
 # Most of the time goes into planning the views that find hangs: `make test` has every third.
 @pytest.mark.parametrize("script, hangs, said", [pytest.param(*end, marks=pytest.mark.slow if n % 3 else ()) for n, end in enumerate(ENDS)])
 def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script, hangs, said):
-    again = "DELETE FROM collective; INSERT INTO collective SELECT * FROM collectives_made; DELETE FROM hang; INSERT INTO hang SELECT * FROM hangs_made;"
     signal = "UPDATE trace_file SET signal = 9 WHERE rank IS NOT NULL;"
-    db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, script + signal + again)
+    db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, script + signal + MADE_ANEW)
     assert sql(db, "SELECT rank, state, cause, waiting FROM hangs") == hangs
     answer, tables = ask(build, run, "hang", db, code=int(not hangs))
     assert said.replace("SECOND: ", "") in re.sub(r"\d\d:\d\d:\d\d\.\d{3}", "TIME", answer), answer
@@ -219,6 +218,15 @@ def test_an_attempt_that_was_given_up_hangs_no_more(build, run, tmp_path, order,
     run([build.tool("probing-record"), "-q", "-o", str(tmp_path / "d") + "/", "--", "sh", "-c", attempts])
     answer, _ = ask(build, run, "hang", tmp_path / "d", code=None)
     assert ("waits in init_process_group" in answer) == bool(hangs), answer
+
+
+@pytest.mark.parametrize("flags, where, waiting", [(1, ", in ", 8), (8, ", and later was in ", 7)])
+def test_where_a_rank_brought_another_shape(build, run, simulated_job, tmp_path, flags, where, waiting):
+    """Its last stack shows where it made the call only if it is still in it; the call may also have raised there, and the rank gone on."""
+    came = CAME.replace("c.bytes", "70 * c.bytes").replace("NULL, NULL, 1", "NULL, NULL, %d" % flags)
+    answer, _ = ask(build, run, "hang", edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, came + MADE_ANEW))
+    said = re.match(r"all_reduce number \d+ of group default_pg: rank 3 brought (\d+) bytes, others (\d+)(,.* in )[\w.]+ \(.+\.py:\d+\).*: the shapes differ, %d of 8 wait" % waiting, answer)
+    assert said and int(said.group(1)) == 70 * int(said.group(2)) and said.group(3) == where, answer
 
 
 def test_died_and_last(build, run, simulated_job):
