@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes converter/SCHEMA.md: every view and column of a database, with unit and source, and the tables under them.
+"""Makes converter/SCHEMA.md: every view and column of a database, with unit and source, and the tables under them. Makes probing/_columns.py
+of it, too: the same words for the columns of a Parquet data set.
 
-    .ci/schema-md.py          writes it (make schema-md)
+    .ci/schema-md.py          writes both (make schema-md)
     .ci/schema-md.py --check  prints what is missing, wrong or outdated, and then ends with exit code 1 (make lint)
 
 It is made of the comments in converter/schema/*.sql, of converter/schema/columns.txt and of traces/records.def. The views are those that
@@ -10,6 +11,7 @@ SQLite makes of the schema, so columns without an explanation are found.
 """
 import difflib
 import glob
+import json
 import os
 import re
 import sqlite3
@@ -20,6 +22,7 @@ SQL = sorted(glob.glob(os.path.join(ROOT, "converter/schema/*.sql")))
 COLUMNS = os.path.join(ROOT, "converter/schema/columns.txt")
 RECORDS = os.path.join(ROOT, "traces/records.def")
 OUT = os.path.join(ROOT, "converter/SCHEMA.md")
+PYTHON = os.path.join(ROOT, "agent/python_api/probing/_columns.py")
 UNITS = ("% of one CPU", "of 1") # the units of more than one word
 
 HEAD = """<!-- Made by .ci/schema-md.py (make schema-md) of schema/*.sql, schema/columns.txt and ../traces/records.def: change those. -->
@@ -37,6 +40,10 @@ that it is; with the extension (`.load PREFIX/lib/probing/probing`) it is `to_ti
 *Source* is the field of the trace (`record.field` of [records.def](../traces/records.def), which says how it was measured), another view's
 column, or the converter itself.
 """
+
+PYTHON_HEAD = """# SPDX-License-Identifier: Apache-2.0
+\"\"\"What the columns of the views mean, by (view, column), or by column alone. Made by .ci/schema-md.py (make schema-md).\"\"\"
+MEANINGS = {"""
 
 
 def read(path):
@@ -98,10 +105,20 @@ def explained():
     return found
 
 
+def python_of(told):
+    """Returns the module that has the words about each column, those that several views share once."""
+    times = {}
+    for (_, column), meaning in told.items():
+        times[column, meaning] = times.get((column, meaning), 0) + 1
+    shared = {column: meaning for (column, meaning), n in sorted(times.items(), key=lambda item: item[1]) if n > 1}
+    lines = ["    (%s, %s): %s," % (json.dumps(v), json.dumps(c), json.dumps(m)) for (v, c), m in sorted(told.items()) if shared.get(c) != m]
+    return "\n".join([PYTHON_HEAD] + ["    %s: %s," % (json.dumps(c), json.dumps(m)) for c, m in sorted(shared.items())] + lines + ["}", ""])
+
+
 def main():
     bad, fields = [], records()
     columns, comments, code, files = schema()
-    words = explained()
+    words, told = explained(), {}
 
     def row(view, column):
         shared = words["*"].get(column)
@@ -124,6 +141,7 @@ def main():
             meaning = fields.get(place, {}).get(name, "")
             if not meaning:
                 bad.append("%s.%s: say what it means" % (view, column))
+        told[view, column] = meaning if unit in ("-", "0/1") else "%s (%s)" % (meaning, unit)
         shown = ", ".join("`%s`" % s if "." in s else s for s in source.split(","))
         return "| `%s` | %s | %s | %s |" % (column, "" if unit == "-" else unit, shown, meaning.replace("|", "\\|"))
 
@@ -146,14 +164,15 @@ def main():
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(out))
     for line in bad:
         print(line, file=sys.stderr)
-    if "--check" not in sys.argv[1:]:
-        with open(OUT, "w", encoding="utf-8") as f:
-            f.write(text)
-    elif not os.path.exists(OUT) or read(OUT) != text:
-        old = read(OUT).splitlines() if os.path.exists(OUT) else []
-        print("converter/SCHEMA.md is old: make schema-md", file=sys.stderr)
-        print("\n".join(list(difflib.unified_diff(old, text.splitlines(), "is", "would be", lineterm="", n=0))[:20]), file=sys.stderr)
-        bad.append("old")
+    for path, new in ((OUT, text), (PYTHON, python_of(told))):
+        if "--check" not in sys.argv[1:]:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(new)
+        elif not os.path.exists(path) or read(path) != new:
+            old = read(path).splitlines() if os.path.exists(path) else []
+            print("%s is old: make schema-md" % os.path.relpath(path, ROOT), file=sys.stderr)
+            print("\n".join(list(difflib.unified_diff(old, new.splitlines(), "is", "would be", lineterm="", n=0))[:20]), file=sys.stderr)
+            bad.append("old")
     return 1 if bad else 0
 
 

@@ -137,6 +137,14 @@ for path in glob.glob(%r, recursive=True):
 print(json.dumps({n: sorted(t) for n, t in found.items()}))
 """ % (str(tmp_path / "set" / "**" / "*.parquet"), str(tmp_path / "set")), "pyarrow"))
     assert not {n: t for n, t in types.items() if len(t) > 1}
+    words = json.loads(engine("""
+import glob, json, os, pyarrow.parquet as pq
+print(json.dumps({os.path.relpath(p, %r).split("/")[0] + "." + f.name: (f.metadata or {}).get(b"description", b"").decode()
+                  for p in glob.glob(%r, recursive=True) for f in pq.read_schema(p)}))
+""" % (str(tmp_path / "set"), str(tmp_path / "set" / "**" / "*.parquet")), "pyarrow"))
+    assert "MB" in words["memory_usage.memory_mb"] and words["steps.timestamp"] == "time at which the step began (s)" and "recording began" in words["trace.how"]
+    bare = {n for n, said in words.items() if not said and n.split(".")[1] not in ("run", "rank", "host", "attempt", "stack_id", "trace_id", "firstline")}
+    assert not bare
     assert types["trace.exit_code"] == types["trace.signal"] == types["roles.index"] == types["hangs.cause"] == ["int64"]
     assert types["roles.dimension"] == types["whereabouts.user"] == types["hangs.does"] == ["string"]
 

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def copy(tmp_path):
-    for name in (".ci/schema-md.py", "converter/SCHEMA.md", "traces/records.def"):
+    for name in (".ci/schema-md.py", "converter/SCHEMA.md", "agent/python_api/probing/_columns.py", "traces/records.def"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "converter" / "schema", tmp_path / "converter" / "schema")

@@ -17,7 +17,7 @@ import re
 import sys
 import time
 
-from probing import TraceError, _arrow, _traces, _views
+from probing import TraceError, _arrow, _columns, _traces, _views
 from probing._export_set import DataSet, Refused, places_of
 
 EPILOG = """pyarrow does the writing (pip install 'probing[parquet]', or pip install pyarrow). Exit code: 0; 1 a trace was damaged or could not be
@@ -58,9 +58,10 @@ class Progress(object):
 # ---- tables ---------------------------------------------------------------------------------------
 
 
-def plain(table, pa, pc, view=None, replace=()):
+def plain(table, pa, pc, view=None, replace=(), words=None):
     """Returns the table with the same column types for every trace: names as text, the types of _views, and the columns (name, value, type) of
-    `replace` replaced or added."""
+    `replace` replaced or added. words: the view whose columns' descriptions these have, if it is another one."""
+    words = words or view
     columns, fields = [], []
     for field, column in zip(table.schema, table.columns):
         kind = field.type
@@ -84,12 +85,14 @@ def plain(table, pa, pc, view=None, replace=()):
                     column = column.cast(target, safe=False)
                 kind = target
         columns.append(column)
-        fields.append(pa.field(field.name, kind, True, field.metadata))
+        meaning = _columns.MEANINGS.get((words, field.name)) or _columns.MEANINGS.get(field.name) if words else None
+        fields.append(pa.field(field.name, kind, True, {"description": meaning} if meaning else field.metadata))
     out = pa.table(columns, schema=pa.schema(fields))
     for name, value, kind in replace:
         column = pa.chunked_array([pa.array([value] * out.num_rows, kind)]) if not isinstance(value, pa.ChunkedArray) else value
         at = out.schema.get_field_index(name)
-        out = out.set_column(at, name, column) if at >= 0 else out.append_column(name, column)
+        field = pa.field(name, column.type, True, out.schema.field(at).metadata if at >= 0 else None)
+        out = out.set_column(at, field, column) if at >= 0 else out.append_column(field, column)
     return out
 
 
@@ -218,7 +221,7 @@ def export_trace(data, source, views, info, pa, pc, pq):
 
 def frames_of_trace(source, info, pa, pc):
     return plain(source.frames(), pa, pc, None, (("trace_id", info["recording"], pa.int64()), ("run", info["run"], pa.string()),
-                                                 ("rank", info["rank"], pa.int64())))
+                                                 ("rank", info["rank"], pa.int64())), "stack_frame")
 
 
 def of_view(table, view, info, pa, pc):
