@@ -32,7 +32,7 @@ static int is_about_hangs(const struct question *q) {
     return is;
 }
 
-/* Drops the tables that a question left in the temporary schema, so that another question can be asked. */
+/* Drops the tables and views that a question left in the temporary schema, so that another question can be asked. */
 static void drop_temporary(sqlite3 *db) {
     sqlite3_stmt *st = NULL;
     char *sql;
@@ -40,10 +40,12 @@ static void drop_temporary(sqlite3 *db) {
     for (int rc = SQLITE_ROW; rc == SQLITE_ROW;) {
         sql = NULL;
         if (sqlite3_prepare_v2(db,
-                               "SELECT name FROM temp.sqlite_master WHERE type = 'table' LIMIT 1",
+                               "SELECT type, name FROM temp.sqlite_master "
+                               "WHERE type IN ('table', 'view') LIMIT 1",
                                -1, &st, NULL) == SQLITE_OK &&
             (rc = sqlite3_step(st)) == SQLITE_ROW)
-            sql = sqlite3_mprintf("DROP TABLE temp.%Q", sqlite3_column_text(st, 0));
+            sql = sqlite3_mprintf("DROP %s temp.%Q", sqlite3_column_text(st, 0),
+                                  sqlite3_column_text(st, 1));
         sqlite3_finalize(st);
         st = NULL;
         if (!sql || sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)

@@ -229,6 +229,43 @@ def test_where_a_rank_brought_another_shape(build, run, simulated_job, tmp_path,
     assert said and int(said.group(1)) == 70 * int(said.group(2)) and said.group(3) == where, answer
 
 
+# From a moment on, the main threads of a simulated job are in one function. It is seen at two lines of its caller, as where it waits with a timeout.
+STAYS = """CREATE TABLE moment AS SELECT id AS trace, start_ts + 4000000000 AS at FROM trace_file; DELETE FROM comm WHERE ts > (SELECT min(at) FROM moment); DELETE FROM collective; DELETE FROM hang;
+INSERT INTO function VALUES (900000, 0, '{func}', '/x/distributed_c10d.py', 1, NULL), (900001, 0, 'main', '/x/train.py', 1, NULL);
+INSERT INTO frame VALUES (900000, 900000, 5, '/x/distributed_c10d.py', 0, '{func}', NULL), (900001, 900001, 8, '/x/train.py', 0, 'main', NULL), (900002, 900001, 9, '/x/train.py', 0, 'main', NULL);
+INSERT INTO part VALUES (900000, '[900000,900001]'), (900001, '[900000,900002]');
+INSERT INTO stack SELECT id, 2, 900000, 0, '{func}', '/x/distributed_c10d.py', 5, 0, '[' || id || ']' FROM part WHERE id >= 900000;
+UPDATE sample SET stack = 900000 + (id & 1), cpu_us = 0 WHERE ts > (SELECT at FROM moment WHERE trace = id >> 40);
+UPDATE cpu SET user_us = 1, system_us = 1 WHERE ts > (SELECT at FROM moment WHERE trace = id >> 40);
+UPDATE trace_file SET end_reason = 'killed';"""
+# The same, but the second rank's trace is a file in which the first one went on.
+GOES_ON = """UPDATE thread SET tid = (SELECT pid FROM trace_file WHERE id = 1); UPDATE moment SET at = 0 WHERE trace = 2;
+UPDATE trace_file SET program = 1, rank = 0, pid = (SELECT pid FROM trace_file WHERE id = 1), end_reason = iif(id = 1, 'rotated', 'killed');
+UPDATE trace_file SET start_ts = start_ts + 20000000000, end_ts = end_ts + 20000000000 WHERE id = 2; UPDATE sample SET ts = ts + 20000000000 WHERE id >> 40 = 2;
+UPDATE cpu SET ts = ts + 20000000000 WHERE id >> 40 = 2;"""
+# And as it came there, its process had still worked for three seconds.
+WORKS_ON = "UPDATE cpu SET user_us = (ts - (SELECT at FROM moment WHERE trace = id >> 40)) / 1000 WHERE ts BETWEEN (SELECT at FROM moment WHERE trace = id >> 40) AND (SELECT at + 3000000000 FROM moment WHERE trace = id >> 40);"
+
+
+@pytest.mark.parametrize("func, files, works", [("new_group", 1, 0), ("new_group", 2, 0), ("acquire", 2, 0), ("acquire", 1, 3)])
+def test_since_when_it_hangs(build, run, simulated_job, tmp_path, sql, func, files, works):
+    """That is said however many samples lie between, and whatever files."""
+    stays = STAYS.format(func=func)
+    if files == 2:
+        stays = stays.replace("DELETE FROM comm", GOES_ON + "DELETE FROM comm", 1)
+    db = edited(simulated_job("--ranks", "2", "--hz", "50", "--layers", "1") / "out.db", tmp_path, stays + WORKS_ON * bool(works))
+    answer, _ = ask(build, run, "hang", db)
+    after = sql(db, "SELECT (SELECT max(ts) FROM sample) - m.at, (SELECT max(end_ts) FROM trace_file) - m.at FROM moment m WHERE at ORDER BY at")
+    who, said = re.search(r"but (ranks? [0-9,]+) .* since (\d+\.\d) s before \w+ end \(", answer).groups()
+    assert who == ("rank 0" if files == 2 else "ranks 0,1")
+    # In a call of torch.distributed: since when the first of them waits; else, since when all do nothing. Samples come at 50 Hz, CPU times each second.
+    since, early = (after[0][0], 0) if func == "new_group" else (after[-1][1], works)
+    assert abs(since / 1e9 - early - float(said)) < 0.1 + bool(works), (answer, after)
+    assert sql(db, "SELECT count(*) FROM sample s JOIN moment m ON m.trace = s.id >> 40 AND s.ts > m.at GROUP BY m.trace ORDER BY 1")[0][0] > 500
+    if works:  # what the question leaves behind is in no other question's way
+        assert re.search(r"\n== Why does it hang.*\n%s\n\n== Who died first.*\nrank 0 " % re.escape(answer), run([build.tool("probing"), "ask", "all", "--answer", db]).stdout)
+
+
 def test_died_and_last(build, run, simulated_job):
     db = simulated_job("--kill", "6:6") / "out.db"
     answer, tables = ask(build, run, "died", db)

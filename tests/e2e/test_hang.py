@@ -157,7 +157,7 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
 @pytest.mark.limit(300)
 @pytest.mark.parametrize("scene, says", [
     pytest.param("stops", r"all_reduce number 6 of group 0: rank 2 is stopped, by SIGSTOP or a debugger \(process \d+\), 3 of 4 wait since .*", marks=pytest.mark.slow),
-    ("outside", r"no call is incomplete, but ranks 0,1,3 wait in init_process_group, which is over when all ranks have come, since [0-9.]+ s before their end at least \(.*\): "
+    ("outside", r"no call is incomplete, but ranks 0,1,3 wait in init_process_group, which is over when all ranks have come, since [0-9.]+ s before their end \(.*\): "
                 r"rank 2 is not in it; rank 2 is in gone_elsewhere \(hang_scenes.py:\d+\)")])
 def test_a_live_rank_that_no_call_names(build, run, job, python_torch, tmp_path, scene, says):
     """A stopped rank has not died, although it writes nothing any more; and a rank that creates a group waits for all other ranks without a

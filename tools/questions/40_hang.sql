@@ -25,51 +25,100 @@ SELECT strftime('%H:%M:%f', coalesce((SELECT min(g.timestamp) FROM triggers g WH
     WHERE g.trace_id = t.id AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
   iif(t.end_reason = '_exit', 'os._exit()', NULL), 'exit with code ' || nullif(t.exit_code, 0), 'no exception was recorded') AS how
 FROM (SELECT * FROM waits LIMIT 1) w JOIN trace t ON t.id = w.one_trace;
--- Where no call is incomplete: who still is, or was in its last seconds, where a process group is made, which waits for all of its ranks, and is no collective.
-CREATE TEMP TABLE recent AS -- the last samples of each rank's main thread, in the last attempt
-SELECT t.id AS trace, t.rank, t.run, t.end_ts, s.ts, s.stack FROM (SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run) l
-CROSS JOIN trace_file t ON t.run IS l.run AND t.attempt = l.attempt CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
-  AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 100)
-WHERE t.rank IS NOT NULL AND t.role IS NOT 'dataloader' AND NOT EXISTS (SELECT 1 FROM waits);
-CREATE TEMP TABLE making AS SELECT r.stack, max(substr(e.text, 1, instr(e.text, ' ') - 1)) AS call FROM (SELECT DISTINCT stack FROM recent) r CROSS JOIN stack_text e ON e.stack = r.stack
-WHERE e.text LIKE 'init_process_group (distributed_c10d.py:%' OR e.text LIKE 'new_group (distributed_c10d.py:%' GROUP BY r.stack;
-CREATE TEMP TABLE joining AS -- who was in such a call last, without another place between, and has made no other call of torch.distributed since
+-- Where no call is incomplete, what each process does at its end is looked at. A process that has gone on in other files is one process.
+CREATE TEMP TABLE file AS -- the files of the processes of each run's last attempt, nth 1 is a process's last one; main: the number of its main thread there
+SELECT t.*, coalesce(t.program, t.id) AS process, (SELECT max(h.id) - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) AS main,
+  row_number() OVER (PARTITION BY coalesce(t.program, t.id) ORDER BY t.start_ts DESC, t.id DESC) AS nth
+FROM (SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run) l CROSS JOIN trace_file t ON t.run IS l.run AND t.attempt = l.attempt WHERE NOT EXISTS (SELECT 1 FROM waits);
+CREATE INDEX temp.file_process ON file(process);
+-- Who still is, or was in its last seconds, where a process group is made, which waits for all of its ranks, and is no collective.
+CREATE TEMP VIEW makes_group AS SELECT stack, substr(text, 1, instr(text, ' ') - 1) AS call FROM stack_text
+WHERE text LIKE 'init_process_group (distributed_c10d.py:%' OR text LIKE 'new_group (distributed_c10d.py:%';
+CREATE TEMP TABLE recent AS -- the last samples of each rank's main thread
+SELECT t.id AS trace, t.process, t.rank, t.run, t.end_ts, s.id, s.ts, s.stack FROM file t
+CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL AND x.thread = t.main ORDER BY x.id DESC LIMIT 100)
+WHERE t.nth = 1 AND t.rank IS NOT NULL AND t.role IS NOT 'dataloader';
+CREATE TEMP TABLE making AS SELECT r.stack, max(m.call) AS call FROM (SELECT DISTINCT stack FROM recent) r CROSS JOIN makes_group m ON m.stack = r.stack GROUP BY r.stack;
+CREATE TEMP TABLE joiner AS -- who was in such a call last, as these samples tell (id: the first of them), without another place between, and has made no other call of torch.distributed since
 WITH seen AS MATERIALIZED (SELECT r.*, m.call FROM recent r LEFT JOIN making m ON m.stack = r.stack),
-  last AS MATERIALIZED (SELECT trace, max(ts) AS ts, (SELECT max(c.ts) FROM trace_file t CROSS JOIN comm c ON c.id BETWEEN t.first_id AND t.last_id WHERE t.id = trace) AS called
+  last AS MATERIALIZED (SELECT trace, max(ts) AS ts, (SELECT max(c.ts) FROM file f CROSS JOIN comm c ON c.id BETWEEN f.first_id AND f.last_id WHERE f.process = seen.process) AS called
     FROM seen WHERE call NOT NULL GROUP BY trace),
   elsewhere AS MATERIALIZED (SELECT s.trace, max(s.ts) AS ts FROM seen s JOIN last l ON l.trace = s.trace WHERE s.call IS NULL AND s.ts < l.ts GROUP BY s.trace)
-SELECT s.trace, s.rank, s.run, s.call, min(s.ts) AS since, max(s.ts) AS until FROM seen s JOIN last l ON l.trace = s.trace LEFT JOIN elsewhere e ON e.trace = s.trace
+SELECT s.trace, s.process, s.rank, s.run, s.call, min(s.id) AS id, max(s.ts) AS until, l.called FROM seen s JOIN last l ON l.trace = s.trace LEFT JOIN elsewhere e ON e.trace = s.trace
 WHERE s.call NOT NULL AND s.ts > coalesce(e.ts, 0) AND s.ts >= coalesce(l.called, 0)
 GROUP BY s.trace HAVING max(s.ts) > max(s.end_ts) - 5000000000 AND max(s.ts) - min(s.ts) > 1000000000;
+CREATE TEMP TABLE joined AS -- of each of their files, the last sample that was elsewhere: it is read backwards to there, however long ago that is
+WITH RECURSIVE back(trace, nth, first_id, last_id, main, id, inside) AS (
+  SELECT j.trace, f.nth, f.first_id, f.last_id, f.main, iif(f.nth = 1, j.id, f.last_id + 1), 1 FROM joiner j CROSS JOIN file f ON f.process = j.process
+  UNION ALL SELECT b.trace, b.nth, b.first_id, b.last_id, b.main, x.id, EXISTS (SELECT 1 FROM makes_group m WHERE m.stack = x.stack)
+  FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.first_id AND b.id - 1 AND s.thread = b.main AND s.stack NOT NULL
+    AND s.stack NOT IN (SELECT m.stack FROM making m) ORDER BY s.id DESC LIMIT 1) WHERE b.inside)
+SELECT trace, nth, first_id, last_id, main, max(iif(inside, NULL, id)) AS elsewhere FROM back GROUP BY trace, nth;
+CREATE TEMP TABLE joining AS -- since when they are in the call; is_seen: that they came to it was recorded
+SELECT j.*, (SELECT min(s.ts) FROM joined d CROSS JOIN sample s ON s.id = (SELECT x.id FROM sample x WHERE x.id BETWEEN coalesce(d.elsewhere + 1, d.first_id) AND d.last_id AND x.thread = d.main
+      AND x.stack NOT NULL AND x.ts >= coalesce(j.called, 0) ORDER BY x.id LIMIT 1)
+    WHERE d.trace = j.trace AND d.nth <= coalesce((SELECT min(o.nth) FROM joined o WHERE o.trace = j.trace AND o.elsewhere NOT NULL), d.nth)) AS since,
+  j.called NOT NULL OR EXISTS (SELECT 1 FROM joined o WHERE o.trace = j.trace AND o.elsewhere NOT NULL) AS is_seen
+FROM joiner j;
 CREATE TEMP TABLE outside AS SELECT t.rank, coalesce(w.inner || iif(w.user <> w.inner, ', called by ' || w.user, ''), '?') AS does FROM trace_file t LEFT JOIN whereabouts w ON w.trace_id = t.id
 WHERE t.run IS (SELECT run FROM joining LIMIT 1) AND t.rank NOT NULL AND t.role IS NOT 'dataloader' AND t.id NOT IN (SELECT r.trace FROM recent r JOIN making m ON m.stack = r.stack) AND EXISTS (SELECT 1 FROM joining)
   AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS (SELECT run FROM joining LIMIT 1)) GROUP BY t.rank ORDER BY t.rank;
 -- Where no group is made either: processes that do nothing, as in a lock. That can be a hang only if somebody ended them, or they still run.
 CREATE TEMP TABLE alive AS -- which those are, except a launcher of ranks; until: their end, or when they were told to end
-SELECT t.id, t.run, t.rank, t.pid, t.ppid, t.host, t.role, t.first_id, t.last_id, coalesce(e.ts, t.end_ts) AS until FROM trace_file t LEFT JOIN (
-  SELECT f.id, min(e.ts) AS ts FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND (e.kind = 'term' OR e.kind = 'exception' AND e.detail LIKE 'KeyboardInterrupt%') GROUP BY f.id) e ON e.id = t.id
-JOIN (SELECT run, max(attempt) AS attempt, max(rank IS NOT NULL) AS ranks FROM trace_file GROUP BY run) l ON l.run IS t.run AND l.attempt = t.attempt AND l.ranks = (t.rank IS NOT NULL)
-WHERE (t.end_reason IS NULL OR t.end_reason NOT IN ('exit', '_exit', 'exec') OR e.ts NOT NULL) AND NOT EXISTS (SELECT 1 FROM waits) AND NOT EXISTS (SELECT 1 FROM joining);
-CREATE TEMP TABLE lately AS -- the last samples of their threads
-SELECT a.id AS trace, s.id, s.thread, s.ts, s.stack, s.cpu_us, a.until FROM alive a CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN a.first_id AND a.last_id AND x.count AND x.ts <= a.until ORDER BY x.id DESC LIMIT 400);
-CREATE TEMP TABLE place AS -- where that was, as in view whereabouts
-SELECT s.stack, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
-FROM (SELECT DISTINCT stack FROM lately WHERE stack NOT NULL) s;
-CREATE TEMP TABLE stands AS -- since when each thread has been at its last line, its CPU time since then, and in how many samples it had some: who waits with a timeout wakes up now and then
-WITH seen AS MATERIALIZED (SELECT l.*, p.inner, p.user, first_value(p.inner) OVER (PARTITION BY l.trace, l.thread ORDER BY l.id DESC) AS last FROM lately l LEFT JOIN place p ON p.stack = l.stack),
-  moved AS MATERIALIZED (SELECT trace, thread, max(id) AS id FROM seen WHERE inner IS NOT last GROUP BY trace, thread)
-SELECT s.trace, h.tid, coalesce(h.name, 'thread ' || h.tid) AS name, s.last || iif(max(s.user) <> s.last, ', called by ' || max(s.user), '') AS does, min(s.ts) AS since, s.until,
-  coalesce(sum(s.cpu_us) FILTER (WHERE nth > 1), 0) AS cpu_us, count(*) FILTER (WHERE nth > 1 AND s.cpu_us) AS woken
-FROM (SELECT s.*, row_number() OVER (PARTITION BY s.trace, s.thread ORDER BY s.id) AS nth FROM seen s LEFT JOIN moved m ON m.trace = s.trace AND m.thread = s.thread WHERE s.id > coalesce(m.id, 0)) s
-JOIN thread h ON h.id = s.trace << 40 | s.thread AND coalesce(h.end_ts, s.until) >= s.until GROUP BY s.trace, s.thread HAVING max(s.ts) > s.until - 3000000000;
-CREATE TEMP TABLE idle AS -- the main thread has stood for two seconds, woke up less often than every two, and used less than 1 ms of CPU a second; the process less than 50 ms
-SELECT a.*, s.since, (a.until - s.since) / 1e9 AS waited FROM alive a JOIN stands s ON s.trace = a.id AND s.tid = a.pid AND s.does NOT NULL
-WHERE a.until - s.since > 2000000000 AND s.woken * 2000000000 <= a.until - s.since AND s.cpu_us < (a.until - s.since) / 1000000
-  AND (SELECT coalesce(sum(l.cpu_us), 0) FROM lately l WHERE l.trace = a.id AND l.ts > s.since) < 50 * (a.until - s.since) / 1000000
-  AND coalesce((SELECT max(c.user_us + c.system_us) - min(c.user_us + c.system_us) FROM cpu c WHERE c.id BETWEEN a.first_id AND a.last_id AND c.ts BETWEEN s.since AND a.until), 0) < 50 * (a.until - s.since) / 1000000;
+SELECT t.id, t.process, t.run, t.rank, t.pid, t.ppid, t.host, t.role, t.first_id, t.last_id, t.main, coalesce(e.ts, t.end_ts) AS until FROM file t LEFT JOIN (
+  SELECT f.id, min(e.ts) AS ts FROM file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND (e.kind = 'term' OR e.kind = 'exception' AND e.detail LIKE 'KeyboardInterrupt%') GROUP BY f.id) e ON e.id = t.id
+JOIN (SELECT run, max(rank IS NOT NULL) AS ranks FROM file GROUP BY run) l ON l.run IS t.run AND l.ranks = (t.rank IS NOT NULL)
+WHERE t.nth = 1 AND (t.end_reason IS NULL OR t.end_reason NOT IN ('exit', '_exit', 'exec') OR e.ts NOT NULL) AND NOT EXISTS (SELECT 1 FROM joining);
+CREATE TEMP VIEW place AS -- where a stack is, as in view whereabouts
+SELECT id AS stack, (SELECT e.text FROM stack_text e WHERE e.stack = stack.id ORDER BY e.depth LIMIT 1) AS inner,
+  (SELECT e.text FROM stack_text e WHERE e.stack = stack.id AND e.is_user ORDER BY e.depth LIMIT 1) AS user FROM stack;
+CREATE TEMP TABLE stood AS -- where the main thread was at last
+SELECT a.*, s.id AS sample, s.stack, p.inner FROM alive a CROSS JOIN sample s ON s.id = (
+  SELECT x.id FROM sample x WHERE x.id BETWEEN a.first_id AND a.last_id AND x.thread = a.main AND x.count AND x.ts <= a.until ORDER BY x.id DESC LIMIT 1)
+JOIN thread h ON h.id = s.id - s.id % (1 << 40) + s.thread AND coalesce(h.end_ts, a.until) >= a.until CROSS JOIN place p ON p.stack = s.stack AND p.inner NOT NULL WHERE s.ts > a.until - 3000000000;
+CREATE TEMP TABLE stayed AS -- of each of its files, the last sample at another line: it is read backwards to there
+WITH RECURSIVE back(trace, nth, first_id, last_id, main, inner, id, stack, inside) AS (
+  SELECT s.id, f.nth, f.first_id, f.last_id, f.main, s.inner, iif(f.nth = 1, s.sample, f.last_id + 1), s.stack, 1 FROM stood s CROSS JOIN file f ON f.process = s.process
+  UNION ALL SELECT b.trace, b.nth, b.first_id, b.last_id, b.main, b.inner, x.id, x.stack, b.inner IS (SELECT p.inner FROM place p WHERE p.stack = x.stack)
+  FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.first_id AND b.id - 1 AND s.thread = b.main AND s.count AND s.stack IS NOT b.stack ORDER BY s.id DESC LIMIT 1)
+  WHERE b.inside)
+SELECT trace, nth, first_id, last_id, main, max(iif(inside, NULL, id)) AS elsewhere FROM back GROUP BY trace, nth;
+CREATE TEMP TABLE standing AS -- whose main thread came to its last line more than two seconds before the end; is_seen: that it came there was recorded
+SELECT * FROM (
+  SELECT s.*, (SELECT d.elsewhere FROM stayed d WHERE d.trace = s.id AND d.nth = 1) AS moved, EXISTS (SELECT 1 FROM stayed d WHERE d.trace = s.id AND d.elsewhere NOT NULL) AS is_seen,
+    (SELECT min(x.ts) FROM stayed d CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y WHERE y.id BETWEEN coalesce(d.elsewhere + 1, d.first_id) AND d.last_id AND y.thread = d.main AND y.count
+        ORDER BY y.id LIMIT 1)
+      WHERE d.trace = s.id AND d.nth <= coalesce((SELECT min(o.nth) FROM stayed o WHERE o.trace = s.id AND o.elsewhere NOT NULL), d.nth)) AS came
+  FROM stood s) WHERE until - came > 2000000000;
+CREATE TEMP TABLE idle AS -- in the process's last samples, the main thread stands for two seconds, wakes up less often than every two, and uses less than 1 ms of CPU a second; the process less than
+-- 50 ms. Before these samples, its CPU time tells when it was last at work.
+WITH late AS MATERIALIZED (SELECT s.*, coalesce((SELECT x.id FROM sample x WHERE x.id BETWEEN s.first_id AND s.last_id AND x.count AND x.ts <= s.until ORDER BY x.id DESC LIMIT 1 OFFSET 399), s.first_id) AS lately
+    FROM standing s),
+  seen AS MATERIALIZED (SELECT l.*, x.id AS first, x.ts AS since FROM late l CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y WHERE y.id BETWEEN max(l.lately, coalesce(l.moved + 1, 0)) AND l.sample
+    AND y.thread = l.main AND y.count ORDER BY y.id LIMIT 1) WHERE l.until - x.ts > 2000000000),
+  used AS MATERIALIZED (SELECT s.*, (SELECT coalesce(sum(x.cpu_us), 0) FROM sample x WHERE x.id BETWEEN s.first + 1 AND s.sample AND x.thread = s.main AND x.count) AS cpu_us,
+    (SELECT count(*) FROM sample x WHERE x.id BETWEEN s.first + 1 AND s.sample AND x.thread = s.main AND x.count AND x.cpu_us) AS woken,
+    (SELECT coalesce(sum(x.cpu_us), 0) FROM sample x WHERE x.id BETWEEN s.lately AND s.last_id AND x.ts > s.since AND x.ts <= s.until AND x.count) AS all_us,
+    (SELECT coalesce(max(c.user_us + c.system_us) - min(c.user_us + c.system_us), 0) FROM cpu c WHERE c.id BETWEEN s.first_id AND s.last_id AND c.ts BETWEEN s.since AND s.until) AS process_us FROM seen s),
+  worked AS MATERIALIZED (SELECT u.*, (SELECT max(k.ts) FROM (SELECT c.ts, c.ts - lag(c.ts) OVER (ORDER BY c.ts) AS ns, c.user_us + c.system_us - lag(c.user_us + c.system_us) OVER (ORDER BY c.ts) AS us
+      FROM file f CROSS JOIN cpu c ON c.id BETWEEN f.first_id AND f.last_id WHERE f.process = u.process AND c.ts BETWEEN u.came AND u.since) k WHERE k.us >= 50 * k.ns / 1000000) AS at
+    FROM used u WHERE max(all_us, process_us) < 50 * (until - since) / 1000000 AND woken * 2000000000 <= until - since AND cpu_us < (until - since) / 1000000)
+SELECT *, max(came, coalesce(at, 0)) AS still_since, (until - max(came, coalesce(at, 0))) / 1e9 AS waited, is_seen OR at NOT NULL AS is_known FROM worked;
+CREATE TEMP TABLE last AS -- where their threads are at the end
+SELECT l.*, h.tid, coalesce(h.name, 'thread ' || h.tid) AS name, p.inner, p.inner || iif(p.user <> p.inner, ', called by ' || p.user, '') AS does FROM (
+  SELECT i.id AS trace, i.lately, i.until, x.thread, max(x.id) AS id, x.stack FROM idle i CROSS JOIN sample x ON x.id BETWEEN i.lately AND i.last_id AND x.count AND x.ts <= i.until AND x.ts > i.until - 3000000000
+  GROUP BY i.id, x.thread) l JOIN thread h ON h.id = l.trace << 40 | l.thread AND coalesce(h.end_ts, l.until) >= l.until CROSS JOIN place p ON p.stack = l.stack WHERE p.inner NOT NULL;
+CREATE TEMP TABLE stands AS -- and in the order in which they came there, as far as these samples tell
+WITH RECURSIVE back(trace, thread, lately, inner, id, stack, inside) AS (
+  SELECT trace, thread, lately, inner, id, stack, 1 FROM last
+  UNION ALL SELECT b.trace, b.thread, b.lately, b.inner, x.id, x.stack, b.inner IS (SELECT p.inner FROM place p WHERE p.stack = x.stack)
+  FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.lately AND b.id - 1 AND s.thread = b.thread AND s.count AND s.stack IS NOT b.stack ORDER BY s.id DESC LIMIT 1)
+  WHERE b.inside)
+SELECT l.*, max(iif(b.inside, NULL, b.id)) AS moved FROM last l JOIN back b ON b.trace = l.trace AND b.thread = l.thread GROUP BY l.trace, l.thread;
+CREATE INDEX temp.stands_trace ON stands(trace);
 CREATE TEMP TABLE still AS -- and it does not wait for a process of its own that works
 SELECT i.*, (SELECT group_concat(iif(n > 5, 'and ' || more || ' threads more', name || ' in ' || does), '; ') FROM (
-  SELECT *, row_number() OVER (ORDER BY tid <> i.pid, since, tid) AS n, count(*) OVER () - 5 AS more FROM stands WHERE trace = i.id AND does NOT NULL ORDER BY n LIMIT 6)) AS does
+  SELECT *, row_number() OVER (ORDER BY tid <> i.pid, moved, tid) AS n, count(*) OVER () - 5 AS more FROM stands WHERE trace = i.id ORDER BY n LIMIT 6)) AS does
 FROM idle i WHERE NOT EXISTS (SELECT 1 FROM alive c WHERE c.ppid = i.pid AND c.host IS i.host AND c.run IS i.run AND c.id NOT IN (SELECT id FROM idle));
 SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a circle, all wait for each other: ' ELSE '' END || CASE state
   WHEN 'other call' THEN printf('call number %d of group %s: rank%s %s called %s, where others called %s: their order differs', seq, "group",
@@ -99,15 +148,15 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
     FROM waits w, json_each(w.ids) WHERE w.state IN ('cut off', 'not recorded') AND waits.state NOT IN ('cut off', 'not recorded') HAVING count(*) > 0), '') AS answer
 FROM (SELECT *, (SELECT n FROM raised) > 0 AND NOT EXISTS (SELECT value FROM json_each('[' || waiters || ']') EXCEPT SELECT rank FROM failed) AS is_over FROM waits) waits -- is_over: nobody waits any more
 LIMIT 1)
-UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s, which is over when all ranks have come, since %.1f s before %s end at least (%s)', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
-    max(call), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'))
+UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s, which is over when all ranks have come, since %.1f s before %s end%s (%s)', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
+    max(call), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), (SELECT iif(is_seen, '', ' at least') FROM joining ORDER BY since LIMIT 1), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'))
   || coalesce((SELECT printf(': rank%s %s %s not in it', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, 'are', 'is')) || '; rank ' || min(rank) || ' is in ' || (SELECT does FROM outside LIMIT 1) FROM outside HAVING count(*)), '')
   || coalesce((SELECT printf('; traces of %d of %d ranks are here', count(DISTINCT rank), max(world_size)) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1) HAVING count(DISTINCT rank) < max(world_size)), '')
 FROM joining HAVING count(*) > 0
 UNION ALL SELECT 'no call of torch.distributed is incomplete, but ' || group_concat(said, '; and ') || coalesce((SELECT printf('; %d process%s more work%s', count(*), iif(count(*) > 1, 'es', ''), iif(count(*) > 1, '', 's')) FROM alive WHERE id NOT IN (SELECT id FROM still) HAVING count(*)), '') FROM (
-  SELECT printf('%s %s done nothing since %.1f s before %s end (%s): %s', iif(rank IS NULL, 'process', 'rank') || iif(count(*) > 1, 'es ', ' ') || ranges(coalesce(rank, pid)) || iif(role = 'dataloader', ' (data loader)', ''),
-    iif(count(*) > 1, 'have', 'has'), min(waited), iif(count(*) > 1, 'their', 'its'), strftime('%H:%M:%f', max(since) / 1e9, 'unixepoch'), does) AS said
-  FROM still GROUP BY rank IS NULL, role IS 'dataloader', does ORDER BY role IS 'dataloader', count(*) DESC, min(since) LIMIT 4) HAVING count(*);
+  SELECT printf('%s %s done nothing since %.1f s before %s end%s (%s): %s', iif(rank IS NULL, iif(count(*) > 1, 'processes ', 'process '), iif(count(*) > 1, 'ranks ', 'rank ')) || ranges(coalesce(rank, pid)) || iif(role = 'dataloader', ' (data loader)', ''),
+    iif(count(*) > 1, 'have', 'has'), min(waited), iif(count(*) > 1, 'their', 'its'), iif(max(is_known), '', ' at least'), strftime('%H:%M:%f', max(still_since) / 1e9, 'unixepoch'), does) AS said
+  FROM still GROUP BY rank IS NULL, role IS 'dataloader', does ORDER BY role IS 'dataloader', count(*) DESC, min(still_since) LIMIT 4) HAVING count(*);
 --= what is not complete, the first cause first; level: 0 waits for a cause, 1 for somebody who waits at level 0
 SELECT level, "group", seq, op, (SELECT ranges(value) FROM json_each('[' || waiters || ']')) AS waiting, printf('%d of %d', waiting, size) AS of,
   who AS waits_for, state, strftime('%H:%M:%f', since, 'unixepoch') AS since FROM waits LIMIT 20;
