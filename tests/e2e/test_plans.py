@@ -106,6 +106,26 @@ def test_the_question_why_it_hangs_grows_with_the_job_and_not_faster(build, run,
     assert took[1] < 6 * took[0], took
 
 
+def test_the_question_why_it_hangs_reads_little_of_who_is_at_work(build, run, tmp_path):
+    """Of a job that was killed at work, each main thread's last samples are enough to know that it did not stand still, however many there are."""
+    run([build.tool("probing"), "ask", "hang", "--sql"], stdout=open(str(tmp_path / "q.sql"), "w"))
+    took = []
+    for hz in (20, 80):
+        out = tmp_path / str(hz)
+        run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", out, "--nodes", "2", "--minutes", "0.1", "--hz", hz, "--layers", "1", "--ranks", "20"])
+        run([build.tool("probing-convert"), "-q", out, tmp_path / "out.db", "-f"])
+        steps = []
+        with sqlite3.connect(str(tmp_path / "out.db")) as c:
+            c.enable_load_extension(True)
+            c.load_extension(str(build.lib / "probing"))
+            c.execute("UPDATE trace_file SET end_reason = 'killed'")
+            c.set_progress_handler(lambda: steps.append(1), 100)
+            c.executescript((tmp_path / "q.sql").read_text())
+            assert c.execute("SELECT count(*) FROM alive").fetchone() == (20,)
+        took.append(len(steps))
+    assert took[1] < 1.5 * took[0], took
+
+
 def test_no_view_takes_long_to_plan(db):
     """SQLite expands a name in a WITH again at each place where it is used, together with everything that it is made of, so these
     expansions multiply: for hangs_made it once looked up 346,192 columns, which took two seconds in each conversion of a job that was

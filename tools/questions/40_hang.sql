@@ -54,6 +54,7 @@ WITH RECURSIVE back(trace, nth, first_id, last_id, main, id, inside) AS (
   FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.first_id AND b.id - 1 AND s.thread = b.main AND s.stack NOT NULL
     AND s.stack NOT IN (SELECT m.stack FROM making m) ORDER BY s.id DESC LIMIT 1) WHERE b.inside)
 SELECT trace, nth, first_id, last_id, main, max(iif(inside, NULL, id)) AS elsewhere FROM back GROUP BY trace, nth;
+CREATE INDEX temp.joined_trace ON joined(trace);
 CREATE TEMP TABLE joining AS -- since when they are in the call; is_seen: that they came to it was recorded
 SELECT j.*, (SELECT min(s.ts) FROM joined d CROSS JOIN sample s ON s.id = (SELECT x.id FROM sample x WHERE x.id BETWEEN coalesce(d.elsewhere + 1, d.first_id) AND d.last_id AND x.thread = d.main
       AND x.stack NOT NULL AND x.ts >= coalesce(j.called, 0) ORDER BY x.id LIMIT 1)
@@ -83,6 +84,7 @@ WITH RECURSIVE back(trace, nth, first_id, last_id, main, inner, id, stack, insid
   FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.first_id AND b.id - 1 AND s.thread = b.main AND s.count AND s.stack IS NOT b.stack ORDER BY s.id DESC LIMIT 1)
   WHERE b.inside)
 SELECT trace, nth, first_id, last_id, main, max(iif(inside, NULL, id)) AS elsewhere FROM back GROUP BY trace, nth;
+CREATE INDEX temp.stayed_trace ON stayed(trace);
 CREATE TEMP TABLE standing AS -- whose main thread came to its last line more than two seconds before the end; is_seen: that it came there was recorded
 SELECT * FROM (
   SELECT s.*, (SELECT d.elsewhere FROM stayed d WHERE d.trace = s.id AND d.nth = 1) AS moved, EXISTS (SELECT 1 FROM stayed d WHERE d.trace = s.id AND d.elsewhere NOT NULL) AS is_seen,
