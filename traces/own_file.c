@@ -41,9 +41,10 @@ static int make_aside(const char *path, mode_t mode) {
     if (len >= (int)sizeof aside || mkdir(aside, mode) < 0)
         return -1;
     own_dir(aside);
-    if (rename(aside, path) == 0)
+    /* never over another's folder, even an empty one: it may be creating a file there */
+    if (syscall(SYS_renameat2, AT_FDCWD, aside, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
         return 0;
-    int taken = errno == EEXIST || errno == ENOTEMPTY;
+    int taken = errno == EEXIST;
     rmdir(aside);
     return taken ? 0 : -1;
 }

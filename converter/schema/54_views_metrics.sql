@@ -12,11 +12,15 @@ SELECT c.id, coalesce((SELECT p.id FROM cpu p WHERE p.id < c.id AND p.id >= c.id
   CASE WHEN t.program IS NOT NULL THEN (SELECT p.id FROM trace_file o CROSS JOIN cpu p ON p.id = (SELECT max(x.id) FROM cpu x WHERE x.id BETWEEN o.first_id AND o.last_id)
     WHERE o.program = t.program AND p.ts < c.ts ORDER BY p.ts DESC LIMIT 1) END) AS before
 FROM cpu c CROSS JOIN trace_file t ON t.id = c.id >> 40;
+
+-- The same for the rates of io_statistics.
 CREATE VIEW io_before AS
 SELECT i.id, coalesce((SELECT p.id FROM io p WHERE p.id < i.id AND p.id >= i.id >> 40 << 40 ORDER BY p.id DESC LIMIT 1),
   CASE WHEN t.program IS NOT NULL THEN (SELECT p.id FROM trace_file o CROSS JOIN io p ON p.id = (SELECT max(x.id) FROM io x WHERE x.id BETWEEN o.first_id AND o.last_id)
     WHERE o.program = t.program AND p.ts < i.ts ORDER BY p.ts DESC LIMIT 1) END) AS before
 FROM io i CROSS JOIN trace_file t ON t.id = i.id >> 40;
+
+-- The same for the rates of network_statistics, for each interface.
 CREATE VIEW network_before AS
 SELECT n.id, coalesce((SELECT p.id FROM network p WHERE p.id < n.id AND p.id >= n.id >> 40 << 40 AND p.interface = n.interface ORDER BY p.id DESC LIMIT 1),
   CASE WHEN t.program IS NOT NULL THEN (SELECT p.id FROM trace_file o
