@@ -81,7 +81,8 @@ ORDER BY others_waited DESC, imposed_seconds DESC, rank;
 -- What each process is, and where it stands in each dimension of parallelism (tp, pp, dp, ep, ...): as the program said by probing.set_role() (source
 -- 'set_role', its last call), and as torch's process groups that were used tell (source 'group'): the groups of a DeviceMesh by the dimension's name, those of
 -- Megatron by the names that it has in their descriptions: tp, pp, dp, ep, cp, of experts etp and edp, mp for all of tp and pp, and further products of
--- dimensions in words (tensor_and_data). size NULL: not said; dimension NULL: a role only.
+-- dimensions in words (tensor_and_data). A dimension of a DeviceMesh that spans all ranks has no group of its own, and so no row: set_role() says it. size NULL: not
+-- said; dimension NULL: a role only.
 CREATE VIEW roles AS
 WITH said AS ( -- the last event of each process; of a recording in several files (rotation) the one with the highest number, whichever file has it. Without a sort
   SELECT p.id AS process, CASE WHEN p.program IS NULL

@@ -159,7 +159,7 @@ def check(name, rows, plain):
 def test_queries_of_the_documents(build, run, recorded, sql, name):
     rows, said = ask(build, run, recorded / "out.db", DOCUMENTS[name])
     check(name, rows, lambda query: sql(recorded / "out.db", query))
-    assert ("heap recording" in said) == (name == "allocations"), said
+    assert ("allocations of the heap" in said) == (name == "allocations"), said
 
 
 def test_on_traces_and_in_the_stock_shell(build, run, recorded, sql):

@@ -15,7 +15,8 @@ EXACT = {("steps", "data"): "real", ("memory_usage", "data"): "int", ("events", 
          ("torch_trace", "parent"): "text", ("variables", "at"): "text", ("variables", "number"): "real",
          ("trace", "start"): "time", ("trace", "end"): "time", ("steps", "end"): "time", ("process", "start"): "time",
          ("threads", "start"): "time", ("threads", "end"): "time", ("spans", "end"): "time", ("modules_loaded", "start"): "int",
-         ("modules_loaded", "end"): "int", ("threads", "running"): "int", ("event_values", "value"): "text", ("gpu_metrics", "name"): "text",
+         ("modules_loaded", "end"): "int", ("threads", "running"): "int", ("threads", "comm"): "text", ("threads", "ident"): "int",
+         ("event_values", "value"): "text", ("gpu_metrics", "name"): "text",
          ("training_logs", "epoch"): "real", ("training_logs", "loss"): "real", ("training_logs", "accuracy"): "real", ("training_logs", "lr"): "real",
          ("roles", "index"): "int", ("hangs", "level"): "int", ("hangs", "since"): "real"}
 OWN_RANK = ("comm_metrics",)  # their rank is not the process's alone
