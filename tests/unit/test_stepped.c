@@ -241,8 +241,9 @@ static int fail_call(pid_t pid) {
         if (WSTOPSIG(status) == SIGSTOP)
             return 0;
         assert_int_equal(ptrace(PTRACE_GETREGS, pid, NULL, &r), 0);
-        if (r.orig_rax == SYS_brk || r.orig_rax == SYS_tgkill) /* malloc() and raise() */
-            return 1;
+        if (r.orig_rax == SYS_brk || (r.orig_rax == SYS_mmap && r.r10 & MAP_ANONYMOUS) ||
+            r.orig_rax == SYS_munmap || r.orig_rax == SYS_madvise || r.orig_rax == SYS_tgkill)
+            return 1; /* malloc(), AddressSanitizer's too, which ends the process then; raise() */
         if (!stop)
             r.orig_rax = (unsigned long long)-1; /* the kernel does nothing */
         else
