@@ -12,6 +12,7 @@ import socket
 import sqlite3
 import struct
 import subprocess
+import sys
 import termios
 import time
 
@@ -335,7 +336,11 @@ def test_a_signal_at_the_prompt_drops_the_statement(build, db, tmp_path):
 ROWS_OF_TWO_SCREENS = b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60) SELECT 'row ' || i AS r FROM n;\n"
 
 
-@pytest.mark.parametrize("pager", ["echo paged; sleep 1000", "echo paged; false", "no-such-pager", None])
+# One process, which Ctrl-C ends whenever it comes: a shell may lose the signal while it starts its next command.
+SLOW_PAGER = "exec %s -c 'import signal, time; signal.signal(2, signal.SIG_DFL); print(\"paged\", flush=True); time.sleep(1000)'" % sys.executable
+
+
+@pytest.mark.parametrize("pager", [SLOW_PAGER, "echo paged; false", "no-such-pager", None], ids=["slow", "fails", "missing", "none"])
 def test_the_pager(build, db, tmp_path, pager):
     """Who leaves the pager by Ctrl-C has seen enough: only if there is none, or it fails, the rows are shown without it."""
     from test_record_terminal import Terminal
