@@ -30,8 +30,8 @@ void own_dir(const char *path) {
     close(fd);
 }
 
-/* Makes the folder under another name beside it and renames it once its owner can use it: whoever finds it there can use it at once. Returns 0 when
- * it, or another one by then, is there; -1: not possible here (the name is taken, a file system that does not rename). */
+/* Makes the folder under another name beside it and renames it once its owner can use it: whoever finds it there can use it at once. Returns 0; -1: it was
+ * not made (something else has got its name by now, or the file system cannot rename like that). */
 static int make_aside(const char *path, mode_t mode) {
     char aside[4096];
     const char *base = strrchr(path, '/');
@@ -44,9 +44,8 @@ static int make_aside(const char *path, mode_t mode) {
     /* never over another's folder, even an empty one: it may be creating a file there */
     if (syscall(SYS_renameat2, AT_FDCWD, aside, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
         return 0;
-    int taken = errno == EEXIST;
     rmdir(aside);
-    return taken ? 0 : -1;
+    return -1;
 }
 
 int own_dir_make(const char *path, mode_t mode) {
@@ -54,6 +53,7 @@ int own_dir_make(const char *path, mode_t mode) {
 
     if (lstat(path, &st) < 0 && errno == ENOENT && make_aside(path, mode) == 0)
         return 0;
+    /* What is there by now may be a link, so it is looked at as if it had been there before. */
     if (mkdir(path, mode) == 0)
         own_dir(path);
     else if (errno != EEXIST || lstat(path, &st) < 0)
