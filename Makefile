@@ -177,7 +177,7 @@ $(LIB)/libprobing-read.so: $(call obj,$(CONVERTER)) $(O)/obj/libtraces.a
 	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -Wl,-z,defs -lsqlite3 -lzstd -lpcre2-8 -ldw -lelf -lm -lpthread -ldl
 
 # The SQLite extension: sqlite3> .load PREFIX/lib/probing/probing
-EXTENSION := $(patsubst %.c,$(O)/obj/extension/%.o,converter/overlap.c converter/replay.c converter/replay_absent.c converter/replay_group.c converter/replay_load.c converter/replay_mirror.c converter/since_row.c)
+EXTENSION := $(patsubst %.c,$(O)/obj/extension/%.o,converter/overlap.c converter/replay.c converter/replay_absent.c converter/replay_group.c converter/replay_load.c converter/replay_meet.c converter/replay_mirror.c converter/since_row.c)
 $(EXTENSION): $(O)/obj/extension/%.o: %.c converter/extension.h $(O)/obj/.flags | $(NEED)
 	$(call say,CC,$@)
 	@mkdir -p $(@D)

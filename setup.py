@@ -103,6 +103,6 @@ if bdist_wheel:
     commands["bdist_wheel"] = AnyPython
 
 setup(name="probing", version=version(), description="A black box for AI training", license="Apache-2.0",
-      python_requires=">=3.6", extras_require={"parquet": ["pyarrow>=14"], "remote": ["fsspec>=2023.1", "aiohttp"],
-                                                "spark": ["pyspark>=4", "pyarrow>=14"]}, packages=["probing"], package_dir={"": PACKAGE}, zip_safe=False,
+      python_requires=">=3.6", extras_require={"parquet": ["pyarrow>=15"], "remote": ["fsspec>=2023.1", "aiohttp"],
+                                                "spark": ["pyspark>=4", "pyarrow>=15"]}, packages=["probing"], package_dir={"": PACKAGE}, zip_safe=False,
       cmdclass=commands, distclass=WithBinary)

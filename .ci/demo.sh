@@ -45,10 +45,10 @@ ORDER BY o.running DESC LIMIT 10"
 
 title "4. How does memory grow? MB resident, by process"
 ask "
-WITH start AS (SELECT min(start) AS t0, min(id) AS main FROM trace)
+WITH start AS (SELECT min(start) AS t0, pid AS main FROM trace)
 SELECT CAST((timestamp - t0) / 3 AS INTEGER) * 3 AS second,
-  round(max(CASE WHEN trace_id = main THEN memory_mb END), 1) AS training,
-  round(max(CASE WHEN trace_id != main THEN memory_mb END), 1) AS largest_loader,
+  round(max(CASE WHEN pid = main THEN memory_mb END), 1) AS training,
+  round(max(CASE WHEN pid != main THEN memory_mb END), 1) AS largest_loader,
   count(DISTINCT pid) AS processes,
   substr('##################################################', 1, CAST(max(memory_mb) / 10 AS INTEGER)) AS largest
 FROM memory_usage, start GROUP BY second ORDER BY second"
@@ -56,16 +56,16 @@ FROM memory_usage, start GROUP BY second ORDER BY second"
 title "5. What did each thread do? Running or waiting, and where it was most often"
 ask "
 WITH spot AS (
-  SELECT trace_id, tid, func, count(*) AS n, row_number() OVER (PARTITION BY trace_id, tid ORDER BY count(*) DESC) AS place
-  FROM (SELECT trace_id, tid, sample_id, func, min(depth) FROM backtrace WHERE frame_type = 'Python' GROUP BY sample_id)
-  GROUP BY trace_id, tid, func
+  SELECT pid, tid, func, count(*) AS n, row_number() OVER (PARTITION BY pid, tid ORDER BY count(*) DESC) AS place
+  FROM (SELECT pid, tid, sample_id, func, min(depth) FROM backtrace WHERE frame_type = 'Python' GROUP BY sample_id)
+  GROUP BY pid, tid, func
 )
 SELECT h.pid, h.tid, h.name AS thread, round(sum(s.seconds), 1) AS seconds,
   round(100 * sum(s.seconds * (s.state = 'running')) / sum(s.seconds)) AS running_percent,
   round(max(h.cpu_seconds), 1) AS cpu_seconds, p.func AS most_often_in
-FROM threads h JOIN samples s ON s.trace_id = h.trace_id AND s.tid = h.tid
-LEFT JOIN spot p ON p.trace_id = h.trace_id AND p.tid = h.tid AND p.place = 1
-GROUP BY h.trace_id, h.tid ORDER BY h.pid, seconds DESC"
+FROM threads h JOIN samples s ON s.pid = h.pid AND s.tid = h.tid
+LEFT JOIN spot p ON p.pid = h.pid AND p.tid = h.tid AND p.place = 1
+GROUP BY h.pid, h.tid ORDER BY h.pid, seconds DESC"
 
 title "6. What is a step of training made of? Its phases, and the modules that cost most"
 ask "

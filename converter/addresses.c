@@ -73,8 +73,7 @@ int addresses_each(struct reader *r, struct epochs *es, const struct modules *m,
 
     keys_init(&w.seen);
     for (size_t i = 0; !err && i < reader_blocks(r); i++) {
-        const struct reader_block *b = reader_block(r, i);
-        if (!(b->types >> TRACE_sample & 1))
+        if (!reader_may_hold(r, i, 1ull << TRACE_sample))
             continue;
         err = reader_load(r, i, &data);
         const struct dict *d = err ? NULL : epochs_get(es, data.h.epoch);

@@ -197,7 +197,7 @@ int align_trace(struct align *a, struct reader *r, int all) {
             w.t.first = w.t.first && w.t.first < b->first_ts ? w.t.first : b->first_ts;
             w.t.last = b->last_ts > w.t.last ? b->last_ts : w.t.last;
         }
-        if (b->types & (BIT(process) | BIT(clock)) &&
+        if (reader_may_hold(r, i, BIT(process) | BIT(clock)) &&
             (all || !anchors.n || !reader_has_anchors_alone(r, i)))
             err = read_block(r, i, &data, &anchors, &w, text);
     }

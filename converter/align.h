@@ -66,9 +66,10 @@ struct align;
  * Does all steps but align_solve() for a list of files. Returns NULL when there is no memory. Sets first[i] to the number of the first
  * trace of file i, and first[n] to the number of traces. A file that cannot be opened has no traces. tick() is as in convert.h and is
  * called after each file. For a part of the time (when.h) only the collectives and clock anchors around that part are read, unless this
- * leaves a boot without a collective.
+ * leaves a boot without a collective. stored: indexes for reader_open_stored(), borrowed as long as the alignment lives.
  */
-struct align *align_inputs(const struct inputs *in, size_t *first, const struct when *since,
+struct align *align_inputs(const struct inputs *in, const struct reader_stored *stored,
+                           size_t nstored, size_t *first, const struct when *since,
                            const struct when *until, int (*tick)(void *ctx, double part),
                            void *ctx);
 

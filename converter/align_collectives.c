@@ -168,7 +168,7 @@ static int read_comm(struct align *a, const struct trace_of *t, struct reader *r
 
     for (size_t i = 0; !err && i < reader_blocks(r); i++) {
         const struct reader_block *b = reader_block(r, i);
-        if (!(b->types & want) || b->last_ts < lo || b->first_ts > hi ||
+        if (!reader_may_hold(r, i, want) || b->last_ts < lo || b->first_ts > hi ||
             (err = reader_load(r, i, &data)) != 0) {
             err = err == -ENOMEM ? err : 0;
             continue;

@@ -137,13 +137,14 @@ static int find_copies(struct align *a) {
     return err;
 }
 
-struct align *align_inputs(const struct inputs *in, size_t *first, const struct when *since,
+struct align *align_inputs(const struct inputs *in, const struct reader_stored *stored,
+                           size_t nstored, size_t *first, const struct when *since,
                            const struct when *until, int (*tick)(void *ctx, double part),
                            void *ctx) {
     struct align *a = align_new();
     struct part p = {since, until, INT64_MAX, INT64_MIN};
     size_t budget = KEPT_MOST;
-    struct opened *o = opened_start(in);
+    struct opened *o = opened_start(in, stored, nstored);
     int is_part = since->from || until->from;
     int err = a && o && (a->kept = calloc(in->n + 1, sizeof(struct reader_kept *))) ? 0 : -ENOMEM;
 

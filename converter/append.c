@@ -8,7 +8,7 @@
 #include "bind.h"
 
 static sqlite3_int64 more_row(uint32_t trace, enum append_more what) {
-    return APPEND_MORE_BELOW - 2 * (sqlite3_int64)trace - what;
+    return APPEND_MORE_BELOW - 4 * (sqlite3_int64)trace - what;
 }
 
 /* Appends the blob of the row more_row() to *p, which has *n bytes. When there is no such row, does nothing. */
@@ -47,6 +47,8 @@ static int take_read(struct append_trace *t, sqlite3 *db, sqlite3_stmt *st, int 
     t->nbase = t->nkept;
     if (rc == SQLITE_OK && is_cache) /* read only there, since the places in it are trusted */
         rc = add_more(db, t->id, APPEND_DICTIONARY, &t->dictionary, &t->ndictionary);
+    if (rc == SQLITE_OK && is_cache)
+        rc = add_more(db, t->id, APPEND_BLOCKS, &t->blocks, &t->nblocks);
     void *all = rc == SQLITE_OK ? realloc(t->kept, t->nkept + n + 1) : NULL;
     if (!all)
         return rc == SQLITE_OK ? SQLITE_NOMEM : rc;
@@ -154,11 +156,22 @@ void append_free(struct append *a) {
     for (uint32_t i = 0; i < a->names.n; i++) {
         free(a->trace[i].kept);
         free(a->trace[i].dictionary);
+        free(a->trace[i].blocks);
     }
     keys_free(&a->names);
     free(a->trace);
     free(a->tids);
     memset(a, 0, sizeof *a);
+}
+
+struct reader_stored *append_blocks(const struct append *a, size_t *n) {
+    struct reader_stored *v = calloc((size_t)a->names.n + 1, sizeof *v);
+
+    *n = 0;
+    for (uint32_t i = 0; v && i < a->names.n; i++)
+        if (a->trace[i].nblocks)
+            v[(*n)++] = (struct reader_stored){a->trace[i].blocks, a->trace[i].nblocks};
+    return v;
 }
 
 const struct append_trace *append_find(const struct append *a, const char *recording) {
@@ -200,8 +213,9 @@ int append_forget(sqlite3 *db, uint32_t trace) {
         " WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%' AND m.name NOT IN"
         " ('function', 'frame', 'stack', 'part', 'clock_boot', 'clock_knot', 'trace_file') GROUP BY m.name";
     char *sql = sqlite3_mprintf(
-        "DELETE FROM trace_file WHERE id = %u; DELETE FROM trace_read WHERE trace IN (%lld, %lld);",
-        trace, more_row(trace, APPEND_ADDRESSES), more_row(trace, APPEND_DICTIONARY));
+        "DELETE FROM trace_file WHERE id = %u; DELETE FROM trace_read WHERE trace IN (%lld, %lld, %lld);",
+        trace, more_row(trace, APPEND_ADDRESSES), more_row(trace, APPEND_DICTIONARY),
+        more_row(trace, APPEND_BLOCKS));
     long long base = (long long)trace << 40;
     sqlite3_stmt *st;
     int rc = sql ? sqlite3_prepare_v2(db, tables, -1, &st, NULL) : SQLITE_NOMEM;

@@ -36,6 +36,8 @@ struct append {
         size_t nkept, nbase; /* nbase: how many of its first bytes are stored as APPEND_ADDRESSES */
         void *dictionary;    /* as given by epochs_keep() */
         size_t ndictionary;
+        void *blocks; /* as given by reader_store() */
+        size_t nblocks;
     } * trace; /* indexed by name */
     size_t cap;
     uint32_t last; /* highest id of a trace */
@@ -45,14 +47,17 @@ struct append {
 
 /* Further state that the database of a live process keeps of a trace. Each kind has rows of its own in table trace_read, because it is large
  * and rarely rewritten. */
-enum append_more { APPEND_ADDRESSES = 1, APPEND_DICTIONARY };
+enum append_more { APPEND_ADDRESSES = 1, APPEND_DICTIONARY, APPEND_BLOCKS };
 #define APPEND_MORE_BELOW (-(1 << 20)) /* kept_numbers.c uses the numbers from here to 0 */
 
-/* is_cache: the database lies in the user's own cache folder, where nobody else can write (a dictionary written by somebody else must not
- * be trusted). */
+/* is_cache: the database lies in the user's own cache folder, where nobody else can write (a dictionary or an index written by somebody else
+ * must not be trusted). */
 int append_load(struct append *a, sqlite3 *db, int is_cache);
 void append_free(struct append *a);
 const struct append_trace *append_find(const struct append *a, const char *recording);
+/* Returns the indexes of the traces' blocks (reader_open_stored()), as many as *n, which live as long as `a`; the list itself is to be freed. NULL, *n 0:
+ * there are none. */
+struct reader_stored *append_blocks(const struct append *a, size_t *n);
 /* Returns 1 when the database holds a trace that is not among the ntraces traces of `al`. */
 int append_has_others(const struct append *a, const struct align *al, size_t ntraces);
 int append_forget(sqlite3 *db, uint32_t trace);

@@ -353,7 +353,7 @@ int arrow_trace_wants(struct arrow_trace *t, const struct probing_request *rq, s
                       unsigned type) {
     const struct reader_block *b = reader_block(t->reader, i);
 
-    if (b->state == READER_BAD || !(b->types >> type & 1))
+    if (b->state == READER_BAD || !reader_may_hold(t->reader, i, 1ull << type))
         return 0;
     return (rq->from == INT64_MIN && rq->until == INT64_MAX) || (b->last_ts && overlaps(t, rq, b));
 }

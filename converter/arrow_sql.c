@@ -286,8 +286,7 @@ static int open_database(struct sql *s, const char *path, const char *sql) {
 
     if (output_open(path, &s->db, how) != SQLITE_OK ||
         sqlite3_exec(s->db, "SELECT 1 FROM sqlite_master", NULL, NULL, NULL) != SQLITE_OK)
-        return arrow_fail(notes, -EINVAL, "cannot open %s: %s", path,
-                          s->db ? sqlite3_errmsg(s->db) : "no memory");
+        return arrow_fail(notes, -EINVAL, "cannot open %s: %s", path, output_why(s->db));
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_progress_handler(s->db, STEPS, stopped, NULL);
     if (pragma(s->db, "PRAGMA application_id") != OUTPUT_APPLICATION_ID)

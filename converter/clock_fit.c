@@ -87,6 +87,17 @@ static double slope(const struct clock_point *p, size_t n, double *scratch, doub
     return s;
 }
 
+/*
+ * Returns the slope with which the line goes on beyond an end: that of its last two knots, because an oscillator swings, but only where it
+ * certainly differs from the slope of the whole. It is known less well, and the line may have to go far: for as long as a job hangs.
+ * w: two standard errors of both knots.
+ */
+static double slope_beyond(const struct clock_point *k, double whole, const double *w) {
+    double dx = (double)(k[1].x - k[0].x), own = (k[1].d - k[0].d) / dx;
+
+    return fabs(own - whole) > 1.5 * hypot(w[0], w[1]) / dx ? own : whole;
+}
+
 /* Fits the points from one jump to the next. Their distances from the line are written to `residuals`. */
 static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_point *p, size_t n,
                        double *scratch, double *residuals) {
@@ -118,16 +129,9 @@ static int fit_segment(struct clock_fit *f, size_t *cap, const struct clock_poin
         if (add_knot(f, cap, x, d) != 0)
             return -ENOMEM;
     }
-    f->after = s;
-    /* an oscillator swings, so beyond the ends the slope of the last bins continues */
-    if (bins > 2) {
-        const struct clock_point *k = f->knot + f->n - 1;
-        f->after = (k[0].d - k[-1].d) / (double)(k[0].x - k[-1].x);
-    }
-    if (first == 0) {
-        const struct clock_point *k = f->knot;
-        f->before = bins > 2 ? (k[1].d - k[0].d) / (double)(k[1].x - k[0].x) : s;
-    }
+    f->after = bins > 2 ? slope_beyond(f->knot + f->n - 2, s, width[1]) : s;
+    if (first == 0)
+        f->before = bins > 2 ? slope_beyond(f->knot, s, width[0]) : s;
     /* the line is least certain at its ends, where it extends beyond a knot: by the last two knots, or by the overall slope */
     for (int end = 0; end < 2; end++) {
         const struct clock_point *k = end ? f->knot + f->n - 1 : f->knot + first;

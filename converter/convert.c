@@ -76,19 +76,22 @@ static int tick_again(void *ctx) {
 }
 
 /* Stores the large parts of what the next question need not find out again, when they have grown by a quarter. */
-static int keep_more(struct job *j, const struct prepared *p, uint32_t trace) {
-    int rc = SQLITE_OK;
+static int keep_more(struct job *j, const struct prepared *p, uint32_t trace, int has_stacks) {
     size_t n;
-    void *kept;
+    void *kept = reader_store(p->load.shared.reader, &n);
+    int rc = n && !kept ? SQLITE_NOMEM : SQLITE_OK;
 
-    if (!resolver_has_base(p->load.resolver)) {
+    if (kept)
+        rc = append_keep_more(j->store.db, trace, APPEND_BLOCKS, kept, n);
+    free(kept);
+    if (rc == SQLITE_OK && has_stacks && !resolver_has_base(p->load.resolver)) {
         if (!(kept = resolver_save(p->load.resolver, 1, &n)))
             return SQLITE_NOMEM;
         rc = append_keep_more(j->store.db, trace, APPEND_ADDRESSES, kept, n);
         resolver_saved(p->load.resolver);
         free(kept);
     }
-    if (rc == SQLITE_OK && (kept = epochs_keep(p->load.shared.epochs, &n))) {
+    if (rc == SQLITE_OK && has_stacks && (kept = epochs_keep(p->load.shared.epochs, &n))) {
         rc = append_keep_more(j->store.db, trace, APPEND_DICTIONARY, kept, n);
         free(kept);
     }
@@ -108,8 +111,8 @@ static int keep_reading(struct job *j, const struct prepared *p, const struct tr
         callsites_has(&j->sites, CALLSITE_PYTHON, "[unknown]", NULL, 0))
         return SQLITE_OK;
     int has_stacks = epochs_have_stacks(p->load.shared.epochs);
-    if (j->opt->cache && has_stacks)
-        rc = keep_more(j, p, row->trace);
+    if (j->opt->cache)
+        rc = keep_more(j, p, row->trace, has_stacks);
     if (rc != SQLITE_OK)
         return rc;
     void *kept = has_stacks ? resolver_save(p->load.resolver, !j->opt->cache, &n)
@@ -243,13 +246,15 @@ static int convert_files(struct job *j, const struct inputs *in, const size_t *f
 
 static int convert_all(struct job *j, const struct inputs *in) {
     j->in = in;
-    size_t *first = calloc(in->n + 1, sizeof *first);
+    size_t *first = calloc(in->n + 1, sizeof *first), nstored;
+    struct reader_stored *stored = append_blocks(&j->append, &nstored);
     struct prepare_plan *p = &j->plan;
     int err = first ? 0 : -ENOMEM;
 
     if (!err) {
         j->done = j->share = 0;
-        j->align = align_inputs(in, first, &j->opt->since, &j->opt->until, tick, j);
+        j->align =
+            align_inputs(in, stored, nstored, first, &j->opt->since, &j->opt->until, tick, j);
         if (j->align && j->opt->clocks &&
             (clock_rows_take(j->store.db, j->opt->clocks, j->align) != SQLITE_OK ||
              place_rows_take(j->store.db, j->opt->clocks, j->align, first[in->n]) != SQLITE_OK)) {
@@ -299,6 +304,7 @@ static int convert_all(struct job *j, const struct inputs *in) {
     align_free(j->align);
     j->align = NULL;
     free(first);
+    free(stored);
     if (!err && j->res->traces == 0 && j->res->there == 0) {
         snprintf(j->store.error, sizeof j->store.error, "%s%sno input could be used",
                  j->opt->out ? j->opt->out : "", j->opt->out ? ": not written: " : "");

@@ -22,6 +22,7 @@ SQLITE_EXTENSION_INIT1
 #include "reader.c"
 #include "reader_index.c"
 #include "reader_load.c"
+#include "reader_store.c"
 #include "regex.c"
 #include "replay.h"
 #include "source.c"

@@ -12,9 +12,10 @@
 #include "torch_pipe.h"
 #include "torch_tables.h"
 
-/* SQL: the number or text that was recorded. SQLite cannot store a NaN, so that becomes a text too. */
-#define VALUE                                                                                      \
-    "CASE kind WHEN 0 THEN NULL WHEN 1 THEN CAST(number AS INTEGER)"                               \
+/* SQL: the number or text that was recorded; the text of an integer has its digits where a double has not. SQLite cannot store a NaN, so that becomes a text too. */
+#define VALUE                                                                                         \
+    "CASE kind WHEN 0 THEN NULL"                                                                      \
+    " WHEN 1 THEN CAST(iif(abs(number) >= 9007199254740992 AND text <> '', text, number) AS INTEGER)" \
     " WHEN 2 THEN coalesce(number, 'nan') ELSE text END"
 
 /* SQL: value of torch_cuda.thread (schema/36_torch.sql); for steps it stands for the trace. */

@@ -357,7 +357,7 @@ static int each(struct job *j, size_t from, int record, int (*before)(struct job
             rc = before(j, i);
         if (rc != SQLITE_OK)
             break;
-        int err = reader_block(r, i)->types >> record & 1 ? reader_load(r, i, &data) : -ENOENT;
+        int err = reader_may_hold(r, i, 1ull << record) ? reader_load(r, i, &data) : -ENOENT;
         if (err == -ENOMEM)
             rc = SQLITE_NOMEM;
         if (err)

@@ -195,7 +195,7 @@ int meta_load(struct meta *m, struct reader *r, struct epochs *es) {
     m->rank = m->local_rank = m->world_size = -1;
     threads_init(&m->threads);
     for (size_t i = 0; !err && i < reader_blocks(r); i++) {
-        if (!(reader_block(r, i)->types & want))
+        if (!reader_may_hold(r, i, want))
             continue;
         err = reader_load(r, i, &data);
         if (!err)

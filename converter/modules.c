@@ -144,7 +144,8 @@ static int load_unloads(struct loading *l, struct reader *r) {
 
     for (size_t i = 0; i < reader_blocks(r) && err != -ENOMEM; i++) {
         const struct reader_block *b = reader_block(r, i);
-        if (!(b->types >> TRACE_module_unload & 1) || (err = reader_load(r, i, &data)) != 0)
+        if (!reader_may_hold(r, i, 1ull << TRACE_module_unload) ||
+            (err = reader_load(r, i, &data)) != 0)
             continue;
         trace_rows_start(&rows, &data.h, data.data);
         while (trace_rows_next(&rows, 1ull << TRACE_module_unload, v) > 0) {

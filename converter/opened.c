@@ -23,6 +23,8 @@ struct file {
 
 struct opened {
     const struct inputs *in;
+    const struct reader_stored *stored;
+    size_t nstored;
     pthread_t thread[MOST];
     size_t threads;
     pthread_mutex_t lock;
@@ -57,7 +59,7 @@ static void *work(void *arg) {
         o->file[i].state = SOMEBODYS;
         pthread_mutex_unlock(&o->lock);
         if (is_file(o->in->file[i].path))
-            f.err = reader_open(&f.reader, o->in->file[i].path);
+            f.err = reader_open_stored(&f.reader, o->in->file[i].path, o->stored, o->nstored);
         pthread_mutex_lock(&o->lock);
         o->file[i] = f;
         pthread_cond_broadcast(&o->changed);
@@ -78,7 +80,7 @@ static size_t shares(const struct inputs *in) {
     return (size_t)(bytes / A_THREADS);
 }
 
-struct opened *opened_start(const struct inputs *in) {
+struct opened *opened_start(const struct inputs *in, const struct reader_stored *stored, size_t n) {
     struct opened *o = calloc(1, sizeof *o);
     struct file *file = calloc(in->n + 1, sizeof *file);
     cpu_set_t set;
@@ -90,6 +92,8 @@ struct opened *opened_start(const struct inputs *in) {
         return NULL;
     }
     o->in = in;
+    o->stored = stored;
+    o->nstored = n;
     o->file = file;
     pthread_mutex_init(&o->lock, NULL);
     pthread_cond_init(&o->changed, NULL);
@@ -120,7 +124,8 @@ int opened_take(struct opened *o, size_t file, struct reader **r) {
     *r = f->reader;
     f->reader = NULL;
     pthread_mutex_unlock(&o->lock);
-    return err == -EAGAIN ? reader_open(r, o->in->file[file].path) : err;
+    return err == -EAGAIN ? reader_open_stored(r, o->in->file[file].path, o->stored, o->nstored)
+                          : err;
 }
 
 void opened_stop(struct opened *o) {

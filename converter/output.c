@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -150,10 +151,70 @@ mode_t output_mode(const struct inputs *in) {
     return output_most(in) & ~mask;
 }
 
+static int is_own_file(const char *path) {
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+}
+
+/* Returns whether nobody else can put another file in the place of this one, whose path has no links: each folder is root's, and if all may write to it, sticky. */
+static int is_only_roots(char *real) {
+    struct stat st;
+
+    for (char *p = strchr(real + 1, '/'); p; p = strchr(p + 1, '/')) {
+        *p = 0;
+        int fine =
+            stat(real, &st) == 0 && st.st_uid == 0 && (!(st.st_mode & 022) || st.st_mode & S_ISVTX);
+        *p = '/';
+        if (!fine)
+            return 0;
+    }
+    return 1;
+}
+
+/* Makes a database what it was before somebody who added to it was killed: the journal beside it says how. Only where both files are this user's, and stay so
+ * if that is root: SQLite would also delete a file that a journal names. Returns SQLITE_OK or SQLite's code. */
+static int roll_back(const char *path) {
+    char *real = realpath(path, NULL), *journal = real ? sqlite3_mprintf("%s-journal", real) : NULL;
+    sqlite3 *db = NULL;
+    int rc = journal && (geteuid() != 0 || is_only_roots(real)) && is_own_file(real) &&
+                     is_own_file(journal)
+                 ? SQLITE_OK
+                 : SQLITE_READONLY;
+
+    sqlite3_free(journal);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_open_v2(real, &db, SQLITE_OPEN_READWRITE, NULL);
+    if (rc == SQLITE_OK) {
+        sqlite3_busy_timeout(db, 10000); /* another reader may be doing the same */
+        rc = sqlite3_exec(db, "SELECT 1 FROM sqlite_master", NULL, NULL, NULL);
+    }
+    sqlite3_close(db);
+    free(real);
+    return rc;
+}
+
+static int is_interrupted(sqlite3 *db) {
+    return sqlite3_extended_errcode(db) == SQLITE_READONLY_ROLLBACK;
+}
+
 int output_open(const char *path, sqlite3 **db, int flags) {
     char *plain = sqlite3_mprintf("%s%s", strncmp(path, "file:", 5) == 0 ? "./" : "", path);
     int rc = plain ? sqlite3_open_v2(plain, db, flags, NULL) : SQLITE_NOMEM;
 
+    if (rc == SQLITE_OK && flags & SQLITE_OPEN_READONLY &&
+        sqlite3_exec(*db, "SELECT 1 FROM sqlite_master", NULL, NULL, NULL) != SQLITE_OK &&
+        is_interrupted(*db))
+        roll_back(plain); /* if that fails, the caller's first query does, too */
     sqlite3_free(plain);
     return rc;
+}
+
+const char *output_why(sqlite3 *db) {
+    if (!db)
+        return "no memory";
+    return is_interrupted(db)
+               ? "adding to it did not end, and what was added must be undone first, which needs its owner: "
+                 "`probing-convert --append` does it, and any read by that user"
+               : sqlite3_errmsg(db);
 }

@@ -21,7 +21,7 @@
 
 /* What the header of each database holds (PRAGMA application_id, user_version): "PRBD", and the version of its tables and views. */
 #define OUTPUT_APPLICATION_ID 0x50524244
-#define OUTPUT_SCHEMA_VERSION 12
+#define OUTPUT_SCHEMA_VERSION 13
 /* The comment by which output_check() recognizes our pictures and reports; it stands in their first lines. */
 #define OUTPUT_PICTURE_MARK "<!-- probing-flamegraph -->"
 #define OUTPUT_REPORT_MARK  "<!-- probing-report -->"
@@ -47,5 +47,7 @@ mode_t output_most(const struct inputs *inputs);
 mode_t output_mode(const struct inputs *inputs);
 /* sqlite3_open_v2() of a file by its name, also one that looks like a URI ("file:x?mode=ro"), which SQLite may be built to take for one. */
 int output_open(const char *path, sqlite3 **db, int flags);
+/* Returns why the first query to such a file failed. What somebody who was adding to it left when it was killed has been undone if the file is this user's. */
+const char *output_why(sqlite3 *db);
 
 #endif

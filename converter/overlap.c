@@ -8,7 +8,7 @@
 
 #include "since_row.h"
 
-/* ?1, ?2: the first and last of the trace's rows from a time on; ?3: that time. For most rows of torch_call only the first condition is evaluated. */
+/* ?1, ?2: the first and last of a file's rows from a time on; ?3: that time. For most rows of torch_call only the first condition is evaluated. */
 static const char passes_sql[] =
     "SELECT ts, ts + duration, thread FROM torch_call WHERE id BETWEEN ?1 AND ?2 AND stage <> 1 AND stage <> 4 "
     "AND (stage <> 0 OR parent IS NULL AND depth = 0) AND duration IS NOT NULL";
@@ -35,6 +35,11 @@ struct stretches {
     int64_t longest;
 };
 
+/* A trace of the process: one, or, when it has gone on in other files (rotation), several. */
+struct file {
+    int64_t trace, first, last; /* first, last: its rows */
+};
+
 struct sums {
     char *op; /* NULL: calls without one */
     int64_t calls, duration, host, under, waited, stepped;
@@ -43,10 +48,12 @@ struct sums {
 struct overlap {
     sqlite3 *db;
     sqlite3_value *stacks;
-    int64_t trace, first, last, since;           /* since: rows from this time on; INT64_MIN: all */
+    struct file *files;
+    size_t nfiles;
+    int64_t since;                               /* rows from this time on; INT64_MIN: all */
     struct stretches passes, waits, steps, over; /* over: the passes that lie over a call */
-    int64_t stepped; /* the latest end of the calls so far that began within a step */
-    int64_t *tids;   /* thread ids, by the thread's number in the trace */
+    struct stretches in_step; /* the calls that began within a step; tid: index of the operation */
+    int64_t *tids;            /* thread ids, by the thread's number in the present file */
     size_t ntids;
     struct sums *ops;
     size_t nops;
@@ -57,24 +64,24 @@ static int64_t number(sqlite3_stmt *st, int column) {
     return sqlite3_column_type(st, column) == SQLITE_NULL ? -1 : sqlite3_column_int64(st, column);
 }
 
-/* Runs `row` for each row of a table. SQLITE_OK or SQLite's code. */
-static int each(struct overlap *o, const char *table, const char *sql,
+/* Runs `row` for each row that a file has of a table. SQLITE_OK or SQLite's code. */
+static int each(struct overlap *o, const struct file *f, const char *table, const char *sql,
                 int (*row)(struct overlap *, sqlite3_stmt *)) {
     sqlite3_stmt *st = NULL;
-    int64_t from = o->first;
+    int64_t from = f->first;
     int rc = SQLITE_OK;
 
     if (o->since > INT64_MIN && strcmp(table, "thread") != 0)
-        rc = since_row(o->db, table, o->first, o->last, o->since, &from);
+        rc = since_row(o->db, table, f->first, f->last, o->since, &from);
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(o->db, sql, -1, &st, NULL);
     if (rc == SQLITE_OK) {
         sqlite3_bind_int64(st, 1, from);
-        sqlite3_bind_int64(st, 2, o->last);
+        sqlite3_bind_int64(st, 2, f->last);
         if (sqlite3_bind_parameter_count(st) > 2)
             sqlite3_bind_int64(st, 3, o->since);
         if (sqlite3_bind_parameter_count(st) > 3) {
-            sqlite3_bind_int64(st, 4, o->trace);
+            sqlite3_bind_int64(st, 4, f->trace);
             sqlite3_bind_value(st, 5, o->stacks);
         }
     }
@@ -84,22 +91,50 @@ static int each(struct overlap *o, const char *table, const char *sql,
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* Sets o->first and o->last to the first and last row of the trace. */
-static int find(struct overlap *o) {
-    sqlite3_stmt *st;
-    int rc = sqlite3_prepare_v2(o->db, "SELECT first_id, last_id FROM trace_file WHERE id = ?", -1,
-                                &st, NULL);
+/* The same for all files of the process, in their order. */
+static int each_of_all(struct overlap *o, const char *table, const char *sql,
+                       int (*row)(struct overlap *, sqlite3_stmt *)) {
+    int rc = SQLITE_OK;
 
-    if (rc == SQLITE_OK) {
-        sqlite3_bind_int64(st, 1, o->trace);
-        o->last = -1;
-        if ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-            o->first = sqlite3_column_int64(st, 0);
-            o->last = sqlite3_column_int64(st, 1);
-        }
+    for (size_t i = 0; rc == SQLITE_OK && i < o->nfiles; i++)
+        rc = each(o, &o->files[i], table, sql, row);
+    return rc;
+}
+
+/* Adds the files that a query gives by a number. The last column is what they have in common, copied to *program. */
+static int find(struct overlap *o, const char *sql, int64_t number, int64_t *program) {
+    sqlite3_stmt *st;
+    int rc = sqlite3_prepare_v2(o->db, sql, -1, &st, NULL);
+
+    if (rc == SQLITE_OK)
+        sqlite3_bind_int64(st, 1, number);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct file *more = realloc(o->files, (o->nfiles + 1) * sizeof *more);
+        rc = more ? SQLITE_OK : SQLITE_NOMEM;
+        if (!more)
+            break;
+        o->files = more;
+        more[o->nfiles++] = (struct file){sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
+                                          sqlite3_column_int64(st, 2)};
+        *program = sqlite3_column_int64(st, 3);
     }
     sqlite3_finalize(st);
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* Finds the files of the process that the trace is of. */
+static int find_files(struct overlap *o, int64_t trace) {
+    int64_t program = 0;
+    int rc = find(o, "SELECT id, first_id, last_id, program FROM trace_file WHERE id = ?1", trace,
+                  &program);
+
+    if (rc != SQLITE_OK || !program)
+        return rc;
+    o->nfiles = 0;
+    return find(o,
+                "SELECT id, first_id, last_id, program FROM trace_file WHERE program = ?1 "
+                "ORDER BY coalesce(finish_ts, end_ts), id",
+                program, &program);
 }
 
 static int add(struct stretches *s, int64_t from, int64_t until, int64_t tid) {
@@ -302,12 +337,9 @@ static int add_call(struct overlap *o, sqlite3_stmt *st) {
     const struct stretches *w = &o->waits, *steps = &o->steps;
     size_t i = first_after(steps, from);
 
-    if (!s)
+    if (!s || (i < steps->n && steps->v[i].from <= from &&
+               add(&o->in_step, from, until, s - o->ops) != SQLITE_OK))
         return SQLITE_NOMEM;
-    if (i < steps->n && steps->v[i].from <= from && until > o->stepped) {
-        s->stepped += until - (from > o->stepped ? from : o->stepped);
-        o->stepped = until;
-    }
     if (sqlite3_column_int(st, 5))
         return SQLITE_OK;
     s->calls++;
@@ -323,21 +355,40 @@ static int add_call(struct overlap *o, sqlite3_stmt *st) {
     return SQLITE_OK;
 }
 
-static int measure(struct overlap *o) {
-    int rc = find(o);
+/* Adds up the time of the calls that began within a step. */
+static void add_stepped(struct overlap *o) {
+    int64_t end = INT64_MIN;
 
-    if (rc == SQLITE_OK)
-        rc = each(o, "thread", threads_sql, add_tid);
-    if (rc == SQLITE_OK)
-        rc = each(o, "torch_call", passes_sql, add_pass);
+    sort(&o->in_step, by_from); /* a call that goes on in another file has its row there */
+    for (size_t i = 0; i < o->in_step.n; i++) {
+        const struct stretch *c = &o->in_step.v[i];
+        if (c->until > end) {
+            o->ops[c->tid].stepped += c->until - (c->from > end ? c->from : end);
+            end = c->until;
+        }
+    }
+}
+
+static int measure(struct overlap *o, int64_t trace) {
+    int rc = find_files(o, trace);
+
+    for (size_t i = 0; rc == SQLITE_OK && i < o->nfiles; i++) {
+        o->ntids = 0;
+        rc = each(o, &o->files[i], "thread", threads_sql, add_tid);
+        if (rc == SQLITE_OK)
+            rc = each(o, &o->files[i], "torch_call", passes_sql, add_pass);
+    }
     sort(&o->passes, by_until);
     if (rc == SQLITE_OK)
-        rc = each(o, "sample", waits_sql, add_wait);
+        rc = each_of_all(o, "sample", waits_sql, add_wait);
     sort(&o->waits, by_from);
     if (rc == SQLITE_OK)
-        rc = each(o, "torch_step", steps_sql, add_step);
+        rc = each_of_all(o, "torch_step", steps_sql, add_step);
     sort(&o->steps, by_until);
-    return rc == SQLITE_OK ? each(o, "comm", calls_sql, add_call) : rc;
+    if (rc == SQLITE_OK)
+        rc = each_of_all(o, "comm", calls_sql, add_call);
+    add_stepped(o);
+    return rc;
 }
 
 static void put_name(FILE *f, const char *name) {
@@ -375,18 +426,16 @@ static int put(const struct overlap *o, char **text, size_t *n) {
 static void overlap(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     struct overlap o = {.db = sqlite3_context_db_handle(ctx),
                         .stacks = argv[1],
-                        .trace = sqlite3_value_int64(argv[0]),
                         .since = sqlite3_value_type(argv[2]) == SQLITE_NULL
                                      ? INT64_MIN
-                                     : sqlite3_value_int64(argv[2]),
-                        .stepped = INT64_MIN};
+                                     : sqlite3_value_int64(argv[2])};
     char *text = NULL;
     size_t n = 0;
 
     (void)argc;
     if (sqlite3_value_type(argv[0]) == SQLITE_NULL)
         return;
-    int rc = measure(&o);
+    int rc = measure(&o, sqlite3_value_int64(argv[0]));
     if (rc == SQLITE_OK)
         rc = put(&o, &text, &n);
     if (rc == SQLITE_OK)
@@ -397,7 +446,9 @@ static void overlap(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
     for (size_t i = 0; i < o.nops; i++)
         free(o.ops[i].op);
     free(o.ops);
+    free(o.files);
     free(o.tids);
+    free(o.in_step.v);
     free(o.passes.v);
     free(o.waits.v);
     free(o.steps.v);

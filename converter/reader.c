@@ -139,7 +139,7 @@ static int why_nothing(struct reader *r) {
     return -EILSEQ;
 }
 
-static int open_source(struct reader **out, struct reader *r) {
+int reader_open_source(struct reader **out, struct reader *r) {
     int err = r->src.size == 0 ? -ENODATA : reader_index(r);
     size_t good = 0;
 
@@ -206,7 +206,7 @@ int reader_open_kept(struct reader **out, const char *path, const struct reader_
         return err;
     }
     if (!kept || kept->r.src.size != r->src.size)
-        return open_source(out, r);
+        return reader_open_source(out, r);
     if ((err = take_kept(r, kept)) != 0)
         reader_close(r);
     else
@@ -225,7 +225,7 @@ int reader_open_memory(struct reader **out, const void *p, size_t n) {
     if (!r)
         return -ENOMEM;
     source_memory(&r->src, p, n);
-    return open_source(out, r);
+    return reader_open_source(out, r);
 }
 
 void reader_close(struct reader *r) {
@@ -290,6 +290,15 @@ int reader_has_anchors_alone(const struct reader *r, size_t i) {
     return r->blocks[i].types == 1ull << TRACE_clock;
 }
 
+/* A trace with one wrong hint may have more of them; and a hint that counts rows, but no type of them, is wrong. */
+static int is_doubtful(const struct reader *r, const struct reader_block *b) {
+    return b->state == READER_UNREAD && (r->wrong_hints || (b->count && !b->types));
+}
+
+int reader_may_hold(const struct reader *r, size_t i, uint64_t types) {
+    return r->blocks[i].types & types || is_doubtful(r, &r->blocks[i]);
+}
+
 void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types) {
     size_t n = 0, first, end;
 
@@ -300,7 +309,7 @@ void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types) {
         const struct reader_block *b = &r->blocks[i];
         int wanted =
             reader_has_anchors_alone(r, i) ? i >= first && i < end
-            : b->kind != TRACE_KIND_DATA || b->types & READER_ALWAYS
+            : b->kind != TRACE_KIND_DATA || b->types & READER_ALWAYS || is_doubtful(r, b)
                 ? 1
                 : b->types & types && (!b->last_ts || (b->last_ts >= lo && b->first_ts <= hi));
         if (wanted) {
@@ -317,7 +326,7 @@ void reader_want(struct reader *r, uint64_t types) {
     for (size_t i = 0; i < r->nblocks; i++) {
         struct reader_block *b = &r->blocks[i];
         if (b->state == READER_UNREAD && b->kind == TRACE_KIND_DATA &&
-            !(b->types & (types | READER_ALWAYS)))
+            !reader_may_hold(r, i, types | READER_ALWAYS))
             b->state = READER_PASSED;
     }
 }

@@ -53,6 +53,8 @@ struct reader_block {
     uint32_t seq, epoch, count;
     uint8_t kind;
     uint8_t state; /* enum reader_state */
+    uint32_t
+        raw; /* private: where its decompressed contents are stored (reader_store()); 0: nowhere */
     uint64_t first_ts, last_ts, types;
 };
 
@@ -103,6 +105,21 @@ void reader_close(struct reader *r);
  */
 struct reader_kept *reader_keep(const struct reader *r, size_t *budget);
 int reader_open_kept(struct reader **out, const char *path, const struct reader_kept *kept);
+/*
+ * The same for a file that grows and is opened again by another process: a question to a running process should not take longer with each
+ * hour that it has been recorded. reader_store() returns the index of its blocks, and the contents of those with clock anchors alone, which are
+ * read for every question; free() it. It returns NULL, *n 0, when that is not worthwhile: few blocks have been added to what r was opened with, or they
+ * are damaged, out of order or followed by another trace. It returns NULL, *n 1, when there is no memory.
+ * reader_open_stored() uses the first of the n indexes that fits, that is if its first and its last block are still in the file, and walks over
+ * what follows. What is stored is believed and borrowed until reader_close(): it must come from the same program and from nobody else.
+ */
+struct reader_stored {
+    const void *p;
+    size_t n;
+};
+void *reader_store(struct reader *r, size_t *n);
+int reader_open_stored(struct reader **out, const char *path, const struct reader_stored *stored,
+                       size_t n);
 /* Moves on to the next trace of the file (traces may be joined end to end). Returns 1; 0: there is none; -ENOMEM. */
 int reader_next(struct reader *r);
 /* Returns 1 when reader_next() would find none, because nothing follows this trace. */
@@ -114,7 +131,7 @@ const char *reader_strerror(int err);
  * Leaves out the data blocks that hold no records of `types`, or none from lo to hi (CLOCK_MONOTONIC, ns), as if they were not in the
  * trace, but without counting them as lost. Records that name things (threads, groups) stay whatever their time, and so does what the trace
  * says of itself. Of the clock anchors, of which there are some each minute, those from lo to hi stay, and the next one on either side. All
- * this is decided by the hints; no block is read.
+ * this is decided by the hints, as long as none of them was found to be wrong; no block is read.
  */
 void reader_range(struct reader *r, uint64_t lo, uint64_t hi, uint64_t types);
 /* Record types that describe what other records refer to; they are needed for any part of a trace. */
@@ -130,6 +147,9 @@ int reader_has_anchors_alone(const struct reader *r, size_t i);
 /* As reader_range(), but when the rest may be asked for later: reader_check() no longer reads data blocks that hold no records of `types`,
  * but they still count. */
 void reader_want(struct reader *r, uint64_t types);
+
+/* Returns whether the block may hold records of `types`, as far as its hint can be believed, or it was read. */
+int reader_may_hold(const struct reader *r, size_t i, uint64_t types);
 
 size_t reader_blocks(const struct reader *r);
 const struct reader_block *reader_block(const struct reader *r, size_t i);

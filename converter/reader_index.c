@@ -84,8 +84,7 @@ static int add(struct reader *r, const struct reader_block *b, struct reader_dat
     return 0;
 }
 
-/* Fills b from a valid hint at pos whose frame fits into the file. Returns 0, -EBADMSG, or -EAGAIN: the frame is cut off. */
-static int hint_at(struct reader *r, uint64_t pos, struct reader_block *b) {
+int reader_hint(struct reader *r, uint64_t pos, struct reader_block *b) {
     struct trace_hint h;
     size_t n;
     const uint8_t *p = source_view(&r->src, pos, TRACE_HINT_SIZE, &n);
@@ -206,7 +205,7 @@ static int resync(struct reader *r, uint64_t pos, struct reader_data *d, uint64_
             continue;
         }
         pos += i;
-        int err = hint_at(r, pos, &b);
+        int err = reader_hint(r, pos, &b);
         if (err == -EBADMSG)
             err = frame_at(r, pos, d, &b);
         if (err == -ENOMEM)
@@ -249,7 +248,8 @@ static void limit_again(struct reader *r) {
 int reader_index(struct reader *r) {
     struct reader_data d = {0};
     /* upto: where the block begins that is the first after bytes that are none; lost: where these begin, if the block before them is good */
-    uint64_t pos = r->begin, lost = 0, upto = 0;
+    const struct reader_block *known = r->nblocks ? &r->blocks[r->nblocks - 1] : NULL;
+    uint64_t pos = known ? known->off + known->compressed : r->begin, lost = 0, upto = 0;
     int err = 0;
 
     r->end = r->src.size;
@@ -257,7 +257,7 @@ int reader_index(struct reader *r) {
     while (!err && pos < r->src.size) {
         struct reader_block b;
         uint64_t skip;
-        int at = hint_at(r, pos, &b);
+        int at = reader_hint(r, pos, &b);
         if (at == -EBADMSG && (skip = skippable_at(r, pos)) != 0) {
             r->skipped += skip;
             pos += skip;

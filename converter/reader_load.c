@@ -164,7 +164,13 @@ int reader_load(struct reader *r, size_t i, struct reader_data *d) {
 
     if (b->state > READER_GOOD)
         return b->state == READER_BAD ? -EBADMSG : -ENOTSUP;
-    err = reader_frame(r, b->off, b->compressed, d, &used);
+    if (b->raw) {
+        reader_stored_data(r, b, d);
+        err = 0;
+        used = b->compressed;
+    } else {
+        err = reader_frame(r, b->off, b->compressed, d, &used);
+    }
     if (err == -ENOMEM)
         return err;
     if (!err && d->h.seq != b->seq)

@@ -147,7 +147,7 @@ int recorded_load(struct recorded *rec, struct reader *r, struct epochs *es) {
     keys_init(&rec->addresses);
     keys_init(&rec->texts);
     for (size_t i = 0; err != -ENOMEM && i < reader_blocks(r); i++)
-        if (reader_block(r, i)->types >> TRACE_symbol & 1 && (err = reader_load(r, i, &data)) == 0)
+        if (reader_may_hold(r, i, 1ull << TRACE_symbol) && (err = reader_load(r, i, &data)) == 0)
             err = take_block(rec, es, &data, c);
     reader_data_free(&data);
     free(c);

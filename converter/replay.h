@@ -8,7 +8,8 @@
  * What is replayed: each rank works for its own time between two points of its communication; a collective lets all ranks go when the last
  * one has arrived, a receive when the message was sent, a broadcast when its root has arrived, each plus the time that the transfer took.
  * The first point of a rank stays where it was, unless its recording began later than the others': then it waits there for them. Work is
- * measured by the rank's own clock; only messages need comparable clocks.
+ * measured by the rank's own clock; messages need comparable clocks, and so does what a rank takes longer to leave a collective than the
+ * others: where clocks cannot be compared, all leave at once.
  *
  * replay(what, which): seconds that would be saved, compared with a replay in which nothing is changed. NULL: there is no data to compute it from.
  *   rank R     rank R takes no longer than the slowest of its peers: the ranks of the same pipeline stage, at the same call

@@ -29,6 +29,10 @@ struct replay_rank {
     char *host;
     int stage; /* -1: none */
     int joins; /* its recording began later than those of the ranks that it first meets: when it came there is not known */
+    uint64_t boot; /* hash of the boot of its machine; 0: not known */
+    sqlite3_int64 clock;
+    double
+        uncertainty; /* of its times on clock `clock`; < 0: they cannot be compared with those of other boots */
     size_t first, end; /* range of its calls */
 };
 
@@ -54,8 +58,9 @@ struct replay_job {
     sqlite3_int64 attempt;
 };
 
-/* A hash of what identifies things: h of a text and those before it. */
+/* A hash of what identifies things: of a text, or a number, and those before it (h). */
 uint64_t replay_hash(uint64_t h, const unsigned char *text);
+uint64_t replay_mix(uint64_t h, uint64_t number);
 
 /* Loads the largest attempt of the database's runs (when ranks are started again, collectives count from 0 again). Returns SQLITE_OK or
  * SQLite's code; a job without calls means that there are none. Call replay_job_free() in any case. */

@@ -5,7 +5,7 @@
 
 #include "replay_absent.h"
 #include "replay_job.h"
-#include "replay_mirror.h"
+#include "replay_meet.h"
 #include "since_row.h"
 
 /* A process may have many traces, one after the other (segment_size): its calls go on from one to the next. A process is identified by its first trace. */
@@ -21,8 +21,8 @@ static const char attempt_sql[] =
 /* The attempt's calls from a time on. src_rank, dst_rank: the two ends of a message; of a collective with a root,
    the root: src_rank if it sends to all, dst_rank if it receives from all. */
 static const char calls_sql[] = PROCESSES
-    "SELECT p.first, c.rank, t.host, c.\"group\", c.op, c.seq, c.enter, c.exit, c.src_rank, c.dst_rank, c.group_size, c.run, c.attempt "
-    "FROM comm_metrics c JOIN trace t ON t.id = c.trace_id JOIN process p ON p.id = t.id WHERE c.complete AND c.completion <> 'raised' AND c.group_size > 1 "
+    "SELECT p.first, c.rank, t.host, c.\"group\", c.op, c.seq, c.enter, c.exit, c.src_rank, c.dst_rank, c.group_size, c.run, c.attempt, t.boot_id, t.clock_group, b.uncertainty_ns / 1e9 "
+    "FROM comm_metrics c JOIN trace_file t ON t.id = c.trace_id JOIN process p ON p.id = t.id LEFT JOIN clock_boot b ON b.boot_id = t.boot_id WHERE c.complete AND c.completion <> 'raised' AND c.group_size > 1 "
     "AND c.run IS ?1 AND c.attempt IS ?2 AND c.enter >= ?3 "
     "ORDER BY p.first, c.enter";
 /* The pipeline stage of each process: as its roles say or, without roles, as seen: it sends or receives in its steps. A few messages besides a training
@@ -38,38 +38,27 @@ static const char traces_sql[] = PROCESSES
 static const char loading_sql[] =
     "SELECT ts / 1e9, duration / 1e9 FROM torch_call WHERE id BETWEEN ?1 AND ?2 AND stage = 4 AND duration IS NOT NULL";
 
-enum kind { ALL, FROM_ROOT, TO_ROOT, SEND, RECV };
-
-/* Hashes that decide which calls belong together, used until meetings and classes have numbers. */
-struct key {
-    uint64_t meeting, peers;
-    uint64_t group, sort; /* of a collective: its group; the operation and the group's size */
-    int other, size;      /* the rank at the other end of a message, -1: not known; of the group */
-    enum kind kind;
-    unsigned is_root : 1, is_later : 1; /* is_later: its group has had calls before */
-};
-
-static uint64_t mix(uint64_t h, uint64_t v) {
+uint64_t replay_mix(uint64_t h, uint64_t v) {
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 29;
 }
 
 uint64_t replay_hash(uint64_t h, const unsigned char *s) {
     for (; s && *s; s++)
-        h = mix(h, *s);
-    return mix(h, 256);
+        h = replay_mix(h, *s);
+    return replay_mix(h, 256);
 }
 
-static enum kind kind_of(const char *op) {
+static enum meet_kind kind_of(const char *op) {
     if (strcmp(op, "send") == 0)
-        return SEND;
+        return MEET_SEND;
     if (strcmp(op, "recv") == 0)
-        return RECV;
+        return MEET_RECV;
     if (strncmp(op, "broadcast", 9) == 0 || strncmp(op, "scatter", 7) == 0)
-        return FROM_ROOT;
+        return MEET_FROM_ROOT;
     if (strcmp(op, "reduce") == 0 || strcmp(op, "gather") == 0)
-        return TO_ROOT;
-    return ALL;
+        return MEET_TO_ROOT;
+    return MEET_ALL;
 }
 
 static int add_rank(struct replay_job *j, sqlite3_stmt *st) {
@@ -83,11 +72,18 @@ static int add_rank(struct replay_job *j, sqlite3_stmt *st) {
     if (!j->run && run)
         j->run = strdup(run);
     j->attempt = sqlite3_column_int64(st, 12);
-    more[j->nranks++] = (struct replay_rank){.trace = sqlite3_column_int64(st, 0),
-                                             .rank = sqlite3_column_int64(st, 1),
-                                             .host = strdup(host ? host : ""),
-                                             .stage = -1,
-                                             .first = j->ncalls};
+    const char *boot = (const char *)sqlite3_column_text(st, 13);
+    int is_known =
+        sqlite3_column_type(st, 14) != SQLITE_NULL && sqlite3_column_type(st, 15) != SQLITE_NULL;
+    more[j->nranks++] =
+        (struct replay_rank){.trace = sqlite3_column_int64(st, 0),
+                             .rank = sqlite3_column_int64(st, 1),
+                             .host = strdup(host ? host : ""),
+                             .stage = -1,
+                             .boot = boot ? replay_hash(1, (const unsigned char *)boot) : 0,
+                             .clock = sqlite3_column_int64(st, 14),
+                             .uncertainty = is_known ? sqlite3_column_double(st, 15) : -1,
+                             .first = j->ncalls};
     return SQLITE_OK;
 }
 
@@ -113,7 +109,7 @@ static int choose_calls(struct replay_job *j, sqlite3_stmt *calls, sqlite3 *db) 
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
+static int load_calls(struct replay_job *j, struct meet_key **keys, sqlite3 *db) {
     sqlite3_stmt *st;
     size_t cap = 0;
     int rc = sqlite3_prepare_v2(db, calls_sql, -1, &st, NULL);
@@ -126,7 +122,7 @@ static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
             struct replay_call *c = realloc(j->call, sizeof *c * cap);
             if (c)
                 j->call = c;
-            struct key *k = realloc(*keys, sizeof *k * cap);
+            struct meet_key *k = realloc(*keys, sizeof *k * cap);
             if (k)
                 *keys = k;
             if (!c || !k) {
@@ -140,40 +136,43 @@ static int load_calls(struct replay_job *j, struct key **keys, sqlite3 *db) {
         if (rc != SQLITE_OK)
             break;
         const unsigned char *op = sqlite3_column_text(st, 4);
-        enum kind kind = kind_of(op ? (const char *)op : "");
+        enum meet_kind kind = kind_of(op ? (const char *)op : "");
         sqlite3_int64 rank = sqlite3_column_int64(st, 1), src = sqlite3_column_int64(st, 8),
                       dst = sqlite3_column_int64(st, 9);
-        int is_message = kind == SEND || kind == RECV;
+        int is_message = kind == MEET_SEND || kind == MEET_RECV;
         uint64_t seq = (uint64_t)sqlite3_column_int64(st, 5),
-                 group = replay_hash(1, sqlite3_column_text(st, 3)), meeting = mix(group, seq);
+                 group = replay_hash(1, sqlite3_column_text(st, 3)),
+                 meeting = replay_mix(group, seq);
         if (is_message)
-            meeting = mix(mix(mix(meeting, (uint64_t)src), (uint64_t)dst), 2);
+            meeting = replay_mix(replay_mix(replay_mix(meeting, (uint64_t)src), (uint64_t)dst), 2);
         else
             meeting = replay_hash(meeting, op);
         /* Without a known root, it counts as a call in which all wait for all. */
-        if ((kind == FROM_ROOT || kind == TO_ROOT) &&
-            sqlite3_column_type(st, kind == FROM_ROOT ? 8 : 9) == SQLITE_NULL)
-            kind = ALL;
-        (*keys)[j->ncalls] = (struct key){
+        if ((kind == MEET_FROM_ROOT || kind == MEET_TO_ROOT) &&
+            sqlite3_column_type(st, kind == MEET_FROM_ROOT ? 8 : 9) == SQLITE_NULL)
+            kind = MEET_ALL;
+        (*keys)[j->ncalls] = (struct meet_key){
             .meeting = meeting,
             .group = group,
             .sort = replay_hash((uint64_t)sqlite3_column_int64(st, 10), op),
-            .peers = mix(replay_hash(mix(seq, (uint64_t)sqlite3_column_int64(st, 10)), op),
-                         is_message ? (uint64_t)(src - dst) : 0),
-            .other = !is_message || sqlite3_column_type(st, kind == SEND ? 9 : 8) == SQLITE_NULL
-                         ? -1
-                     : kind == SEND ? (int)dst
+            .peers =
+                replay_mix(replay_hash(replay_mix(seq, (uint64_t)sqlite3_column_int64(st, 10)), op),
+                           is_message ? (uint64_t)(src - dst) : 0),
+            .other =
+                !is_message || sqlite3_column_type(st, kind == MEET_SEND ? 9 : 8) == SQLITE_NULL
+                    ? -1
+                : kind == MEET_SEND ? (int)dst
                                     : (int)src,
             .size = sqlite3_column_int(st, 10),
             .kind = kind,
-            .is_root = rank == (kind == FROM_ROOT ? src : dst),
+            .is_root = rank == (kind == MEET_FROM_ROOT ? src : dst),
             .is_later = seq > 1};
         j->call[j->ncalls++] = (struct replay_call){.enter = sqlite3_column_double(st, 6),
                                                     .exit = sqlite3_column_double(st, 7),
                                                     .in = -1,
                                                     .on = -1,
                                                     .rank = j->nranks - 1,
-                                                    .is_send = kind == SEND};
+                                                    .is_send = kind == MEET_SEND};
         j->rank[j->nranks - 1].end = j->ncalls;
     }
     sqlite3_finalize(st);
@@ -257,193 +256,9 @@ static int load_loading(struct replay_job *j, sqlite3 *db) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-/* ---- points, meetings, classes ---- */
-
-static int by_time(const void *a, const void *b) {
-    const struct replay_point *x = a, *y = b;
-
-    if (x->time != y->time)
-        return x->time < y->time ? -1 : 1;
-    if (x->call != y->call)
-        return x->call < y->call ? -1 : 1;
-    return (x->is_exit > y->is_exit) - (x->is_exit < y->is_exit);
-}
-
-/*
- * A call that follows the end of another at once must not seem to come before that end. So ends are moved back by the errors of time: times are
- * seconds since 1970 in 53 bits (RESOLUTION), and a duration is by the rank's own clock, which drifts against the others' by up to DRIFT.
- */
-#define RESOLUTION 1e-6
-#define DRIFT      1e-4
-
-static int make_points(struct replay_job *j) {
-    if (!(j->point = malloc(2 * sizeof *j->point * (j->ncalls + 1))))
-        return SQLITE_NOMEM;
-    for (size_t i = 0; i < j->ncalls; i++) {
-        const struct replay_call *c = &j->call[i];
-        double end = c->exit - RESOLUTION - DRIFT * (c->exit - c->enter);
-        j->point[2 * i] = (struct replay_point){c->enter, (uint32_t)i, 0};
-        j->point[2 * i + 1] =
-            (struct replay_point){end > c->enter ? end : c->enter, (uint32_t)i, 1};
-    }
-    for (int r = 0; r < j->nranks; r++) {
-        struct replay_point *p = j->point + 2 * j->rank[r].first;
-        size_t n = 2 * (j->rank[r].end - j->rank[r].first);
-        qsort(p, n, sizeof *p, by_time);
-        double last = 0;
-        for (size_t i = 0; i < n; i++) {
-            struct replay_call *c = &j->call[p[i].call];
-            if (!p[i].is_exit)
-                c->work = !i ? -1 : c->is_idle ? 0 : c->enter > last ? c->enter - last : 0;
-            if (!i || !p[i].is_exit || c->exit > last)
-                last = p[i].is_exit ? c->exit : c->enter;
-        }
-    }
-    return SQLITE_OK;
-}
-
-struct sorted {
-    uint64_t key;
-    size_t call;
-};
-
-static int by_key(const void *a, const void *b) {
-    const struct sorted *x = a, *y = b;
-
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return x->call < y->call ? -1 : x->call > y->call;
-}
-
-static double clamp(double v, double max) {
-    return v < 0 ? 0 : v > max ? max : v;
-}
-
-static int is_first(const struct replay_job *j, size_t call) {
-    return call == j->rank[j->call[call].rank].first;
-}
-
-/* Finds the ranks whose recording began later than those of the ranks that they meet here: it is their first call, but neither the others' nor the group's. */
-static void find_joining(struct replay_job *j, const struct key *keys, const struct sorted *s,
-                         size_t n) {
-    int was_met = 0;
-
-    for (size_t i = 0; i < n; i++)
-        was_met |= !is_first(j, s[i].call);
-    for (size_t i = 0; was_met && i < n; i++)
-        j->rank[j->call[s[i].call].rank].joins |=
-            keys[s[i].call].is_later && is_first(j, s[i].call);
-}
-
-/* A message: the receiver waits for the sender. The sender waits for the receiver if it was still in its call when the receiver came. */
-static void meet_message(struct replay_job *j, const struct key *keys, const struct sorted *s,
-                         size_t n, struct mirror *m) {
-    struct replay_call *a = &j->call[s[0].call], *b = n > 1 ? &j->call[s[1].call] : NULL;
-
-    if (n == 1 && keys[s[0].call].other >= 0) /* the other end has no trace */
-        mirror_add(m, j, keys[s[0].call].other, s[0].call, keys[s[0].call].kind == RECV);
-    if (n != 2 || keys[s[0].call].kind == keys[s[1].call].kind)
-        return;
-    struct replay_call *send = keys[s[0].call].kind == SEND ? a : b, *recv = send == a ? b : a;
-    send->in = recv->on = j->nmeetings;
-    j->needed[j->nmeetings++] = 1;
-    recv->transfer = clamp(recv->exit - (send->enter > recv->enter ? send->enter : recv->enter),
-                           recv->exit - recv->enter);
-    if (recv->enter > send->enter && send->exit >= recv->enter) {
-        recv->in = send->on = j->nmeetings;
-        j->needed[j->nmeetings++] = 1;
-        send->transfer = clamp(send->exit - recv->enter, send->exit - send->enter);
-    }
-}
-
-/* A collective. Its own time is what the last rank to come spent in it, the shortest of all durations: so clocks need not be compared. Returns that
- * rank's call. */
-static size_t meet(struct replay_job *j, const struct key *keys, const struct sorted *s, size_t n) {
-    double shortest = -1;
-    size_t last = s[0].call;
-    int m = j->nmeetings++;
-
-    for (size_t i = 0; i < n; i++) {
-        struct replay_call *c = &j->call[s[i].call];
-        const struct key *k = &keys[s[i].call];
-        int waits = k->kind == ALL || (int)k->is_root == (k->kind == TO_ROOT);
-        if (k->kind == ALL || k->kind == TO_ROOT || k->is_root) {
-            c->in = m;
-            j->needed[m]++;
-        }
-        if (waits) {
-            double took = c->exit - c->enter;
-            c->on = m;
-            last = shortest < 0 || took < shortest ? s[i].call : last;
-            shortest = shortest < 0 || took < shortest ? took : shortest;
-        }
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (j->call[s[i].call].on == m)
-            j->call[s[i].call].transfer = shortest;
-    }
-    return last;
-}
-
-/* Sorts by key, then replaces each key by the number of its class. Returns the number of classes. */
-static int number(struct sorted *s, size_t n) {
-    int classes = 0;
-
-    qsort(s, n, sizeof *s, by_key);
-    for (size_t i = 0; i < n;) {
-        uint64_t key = s[i].key;
-        for (; i < n && s[i].key == key; i++)
-            s[i].key = (uint64_t)classes;
-        classes++;
-    }
-    return classes;
-}
-
-static int make_meetings(struct replay_job *j, const struct key *keys, struct absent *absent) {
-    struct sorted *s = malloc(sizeof *s * (j->ncalls + 1));
-    struct mirror m = {0};
-    int all = 0;
-
-    j->needed = calloc(j->ncalls * 2 + 1, sizeof *j->needed);
-    if (!s || !j->needed) {
-        free(s);
-        return SQLITE_NOMEM;
-    }
-    for (size_t i = 0; i < j->ncalls; i++) {
-        s[i] = (struct sorted){keys[i].meeting, i};
-        all = keys[i].size > all ? keys[i].size : all;
-    }
-    qsort(s, j->ncalls, sizeof *s, by_key);
-    for (size_t i = 0, n; i < j->ncalls; i += n) {
-        for (n = 1; i + n < j->ncalls && s[i + n].key == s[i].key; n++)
-            ;
-        find_joining(j, keys, s + i, n);
-        const struct key *k = &keys[s[i].call];
-        if (k->kind == SEND || k->kind == RECV) {
-            meet_message(j, keys, s + i, n, &m);
-            continue;
-        }
-        size_t last = meet(j, keys, s + i, n);
-        if (k->kind == ALL)
-            absent_met(absent, last, k->group, k->sort, k->size - (int)n, k->size == all);
-    }
-    absent_arrive(absent, j, &m);
-    for (size_t i = 0; i < j->ncalls; i++)
-        s[i] = (struct sorted){mix(keys[i].peers, (uint64_t)j->rank[j->call[i].rank].stage), i};
-    j->npeers = number(s, j->ncalls);
-    for (size_t i = 0; i < j->ncalls; i++)
-        j->call[s[i].call].peers = (int)s[i].key;
-    free(s);
-    int err = mirror_make(&m, j);
-    for (size_t i = 0; i < m.n; i++)
-        j->nlost += m.end[i].rank >= 0 && !m.end[i].arrives;
-    mirror_free(&m);
-    return err ? SQLITE_NOMEM : SQLITE_OK;
-}
-
 int replay_job_load(struct replay_job *j, sqlite3 *db) {
     struct absent absent = {0};
-    struct key *keys = NULL;
+    struct meet_key *keys = NULL;
     int rc = load_calls(j, &keys, db);
 
     j->nread = j->ncalls;
@@ -452,11 +267,11 @@ int replay_job_load(struct replay_job *j, sqlite3 *db) {
     if (rc == SQLITE_OK)
         rc = absent_load(&absent, j, db);
     if (rc == SQLITE_OK)
-        rc = make_meetings(j, keys, &absent);
+        rc = meet_make(j, keys, &absent);
     absent_free(&absent);
     free(keys); /* before the points need as much memory */
     if (rc == SQLITE_OK)
-        rc = make_points(j);
+        rc = meet_points(j);
     if (rc == SQLITE_OK)
         rc = load_loading(j, db);
     return rc;

@@ -149,7 +149,8 @@ static int may_hang(sqlite3 *db) {
                /* only the last collective of each group matters: others came to every later one */
                " OR EXISTS (SELECT 1 FROM (SELECT missing, max(seq) FROM collective"
                " GROUP BY run, attempt, \"group\") WHERE missing IS NOT NULL)"
-               " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)") != 0;
+               " OR EXISTS (SELECT 1 FROM comm WHERE flags & 5 = 4)"
+               " OR EXISTS (SELECT 1 FROM comm WHERE flags & 9 = 8)") != 0;
 }
 
 int tables_hold_hangs(sqlite3 *db) {
@@ -182,18 +183,21 @@ static int kinds_of_traces(sqlite3 *db) {
 }
 
 int tables_finish(sqlite3 *db, int adding, int is_cache) {
-    static const char
-        is_told[] = "SELECT EXISTS (SELECT 1 FROM temp.sqlite_master WHERE name = 'known_place')",
-        is_stored[] =
-            "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
-        has_calls[] = "SELECT EXISTS (SELECT 1 FROM torch_step)"
-                      " OR EXISTS (SELECT 1 FROM torch_module_total)";
+    static const char is_told
+        [] = "SELECT EXISTS (SELECT 1 FROM temp.sqlite_master WHERE name = 'known_place')",
+ is_stored[] = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hang')",
+ has_calls[] = "SELECT EXISTS (SELECT 1 FROM torch_step)"
+               " OR EXISTS (SELECT 1 FROM torch_module_total)",
+ /* joined anew, because a process that is added may have nothing to do with the job but its first run */
+        unjoin[] = "UPDATE trace_file SET run = first_run WHERE run IS NOT first_run";
     /* a live question's database stores no view's rows, and takes no place from another */
     int rc = SQLITE_OK, stored = is_cache ? 0 : tables_number(db, is_stored),
         analyzed = adding && is_analyzed(db), is_plain = is_cache && !analyzed && !has_many(db);
 
+    if (adding)
+        rc = sqlite3_exec(db, unjoin, NULL, NULL, NULL);
     int kinds = kinds_of_traces(db);
-    if (kinds & HAS_SEGMENTS)
+    if (rc == SQLITE_OK && kinds & HAS_SEGMENTS)
         rc = run_part(db, "--@ segments", "--@ functions");
     if (rc == SQLITE_OK && kinds & HAS_JOBS) {
         rc = run_part(db, "--@ runs", "--@ jobs");

@@ -185,7 +185,8 @@ int torch_tables_number(struct load *l) {
         const struct reader_block *b = reader_block(r, i);
         if (known && b->first_ts > known + LATE_NS)
             break;
-        if (!(b->types >> TRACE_torch_calls & 1) || (err = reader_load(r, i, &data)) != 0)
+        if (!reader_may_hold(r, i, 1ull << TRACE_torch_calls) ||
+            (err = reader_load(r, i, &data)) != 0)
             continue;
         trace_rows_start(&rows, &data.h, data.data);
         while (!err && trace_rows_next(&rows, 1ull << TRACE_torch_calls, v) > 0) {

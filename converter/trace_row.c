@@ -84,7 +84,7 @@ static uint64_t last_recorded(const struct meta *m, const struct reader *r, uint
 int trace_row_write(const struct trace_row *t, int complete) {
     static const char sql[] =
         "INSERT INTO trace_file VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,"
-        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38,?39,?40,0,NULL)";
+        "?18,?19,?20,?21,?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?37,?38,?39,?40,0,NULL,?37)";
     struct meta *m = t->meta;
     const struct reader_totals *s = &t->totals;
     sqlite3_int64 base = (sqlite3_int64)((uint64_t)t->trace << 40);

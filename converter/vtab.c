@@ -265,7 +265,8 @@ static int vtab_next(sqlite3_vtab_cursor *base) {
             }
             b = reader_block(t->reader, c->block++);
             /* otherwise an unchecked hint is believed about times only */
-        } while (((t->hinted || b->state != READER_UNREAD) && !(b->types & want)) ||
+        } while (((t->hinted || b->state != READER_UNREAD) &&
+                  !reader_may_hold(t->reader, c->block - 1, want)) ||
                  b->state == READER_BAD ||
                  (b->last_ts ? b->first_ts > c->hi || b->last_ts < c->lo : bounded));
         const uint8_t *rows;

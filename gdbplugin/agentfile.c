@@ -114,9 +114,10 @@ int inspect_status(int pid, unsigned flags, char **out) {
         text_add(&t, "\n");
     } else if (!agentfile_passive(l)) {
         text_put(&t, "process %d: %s, into %q: ", pid, state_name(l->state), l->trace_path);
-        text_add(&t, "%lu samples, %lu records, %lu bytes, %lu lost, a sample every %g ms%s%s\n",
-                 l->samples, l->records, l->trace_bytes, lost, period * 1e3, *problem ? "; " : "",
-                 problem);
+        if (period > 0)
+            text_add(&t, "a sample every %g ms, ", period * 1e3);
+        text_add(&t, "%lu samples, %lu records, %lu bytes, %lu lost%s%s\n", l->samples, l->records,
+                 l->trace_bytes, lost, *problem ? "; " : "", problem);
     } else
         text_add(&t, "process %d: the agent is there (%s) but does not record\n", pid,
                  state_name(l->state));
@@ -137,6 +138,7 @@ void inspect_mail_forget(void) {
 
 int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **out) {
     AUTO_FREE char *reply = malloc(LIVE_MAIL + 1);
+    const char *late = "the code was interrupted";
     size_t got = 0;
     int status = 0, rc;
     struct live *l;
@@ -148,23 +150,26 @@ int inspect_mail(int pid, int kind, const char *request, int timeout_ms, char **
     __atomic_store_n(&asking, l, __ATOMIC_RELEASE);
     rc = live_mail_call(l, (enum mail_kind)kind, request, strlen(request), timeout_ms, &status,
                         reply, LIVE_MAIL + 1, &got);
+    if (rc == -ETIMEDOUT) { /* unless it holds the GIL, what it has printed can be asked for */
+        late = "the code, or the program that holds the interpreter (GIL), is inside C code, which "
+               "cannot be interrupted; it ends when that returns (see probing backtrace)";
+        if ((kind == MAIL_EVAL || kind == MAIL_ASK) &&
+            !live_mail_call(l, MAIL_ASK, "output\n", 7, 300, &status, reply, LIVE_MAIL + 1, &got) &&
+            reply[0] == '{')
+            rc = 1;
+    }
     __atomic_store_n(&asking, NULL, __ATOMIC_RELEASE);
     agentfile_close(l);
     if (rc == 1 && reply[0] == '{')
-        *out =
-            say("{\"late\":\"no answer from process %d within %g s: the code was interrupted\",%s",
-                pid, timeout_ms / 1e3, reply + 1);
+        *out = say("{\"late\":\"no answer from process %d within %g s: %s\",%s", pid,
+                   timeout_ms / 1e3, late, reply + 1);
     else if (rc >= 0 && status < 0 && !reply[0])
         *out = say("the agent in process %d refused: %s", pid, strerror(-status));
     else if (rc >= 0) {
         *out = reply;
         reply = NULL;
     } else if (rc == -ETIMEDOUT)
-        *out = say(
-            "no answer from process %d within %g s: the code, or the program that holds the "
-            "interpreter (GIL), is inside C code, which cannot be interrupted; it ends when that "
-            "returns (see probing backtrace)",
-            pid, timeout_ms / 1e3);
+        *out = say("no answer from process %d within %g s: %s", pid, timeout_ms / 1e3, late);
     else if (rc == -ECANCELED)
         *out = say(
             "not waited for any more; inside C code it still runs in process %d until that returns",

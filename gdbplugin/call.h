@@ -8,12 +8,11 @@
  *     rc = call_function(&c, dlopen, addr, RTLD_NOW, 1000, NULL);
  *     call_end(&c);
  *
- * Only that thread runs meanwhile, with asynchronous signals held back; they are delivered afterwards. The function returns into a signal frame
- * (struct call_frame): if the injector dies at any time, the kernel releases the thread, the function returns, and rt_sigreturn restores everything.
- * While the injector lives, it sees the thread enter rt_sigreturn (PTRACE_SYSCALL) and restores the registers itself, so that the interrupted system
- * call keeps its timeout. Stops at each system call slow the call down, so with `until_clone` (the function's last act is to start a thread) it runs
- * untraced until that clone. No code is written, no breakpoint is set, no signal is sent to the target. Call from the thread that made the
- * stop.
+ * Only that thread runs meanwhile, with asynchronous signals held back; they are delivered afterwards. The function returns into a signal frame (struct
+ * call_frame): if the injector dies at any time, the kernel releases the thread, the function returns, and rt_sigreturn restores everything. While the injector
+ * lives, it sees the thread enter rt_sigreturn (PTRACE_SYSCALL) and restores the registers itself, so that the interrupted system call keeps its timeout. Stops
+ * at each system call slow the call down, so with `until_clone` (the function's last act is to start a thread) it runs untraced until that clone. No code is
+ * written, no breakpoint is set, no signal is sent to the target. Call from the thread that made the stop.
  */
 #ifndef PROBING_INSPECT_CALL_H
 #define PROBING_INSPECT_CALL_H

@@ -5,10 +5,9 @@
  *     rc = origin_core(&s, "core.zst", &files, &why);    // origin.h; s.core is the core then
  *     origin_read(&s, addr, buf, n);
  *
- * A core usually leaves out the contents of the mapped files. Their pages are taken from the files on this
- * machine, at the same path, under the sysroot or by build-id; a file whose build-id differs from that of the mapped
- * file is never used. Everything read from the core is checked, as it may be cut or hostile. No file is mapped: a core that is
- * still being copied, or cut short meanwhile, gives an error and no SIGBUS.
+ * A core usually leaves out the contents of the mapped files. Their pages are taken from the files on this machine, at the same path, under the sysroot or by
+ * build-id; a file whose build-id differs from that of the mapped file is never used. Everything read from the core is checked, as it may be cut or hostile. No
+ * file is mapped: a core that is still being copied, or cut short meanwhile, gives an error and no SIGBUS.
  */
 #ifndef PROBING_INSPECT_CORE_H
 #define PROBING_INSPECT_CORE_H

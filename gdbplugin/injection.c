@@ -4,6 +4,7 @@
 
 #include "script.h"
 #include "text.h"
+#include "traces/proc.h"
 
 #define WAIT_NS  10000000000u /* for the agent to start */
 #define START_NS 300000000u   /* for a program to load its Python */
@@ -73,27 +74,17 @@ static void report(struct inject *in, const struct live *l, const char *what, ch
         if (in->stops > 2)
             text_add(&t, " in %u moments of at most %.1f ms", in->stops,
                      (double)in->longest_ns / 1e6);
-        text_add(&t, "%s", in->stood_before ? ", and while GDB held it" : "");
+        text_add(&t, in->stood_before ? ", and while GDB held it)" : ")");
     } else
-        text_add(&t, "; nothing was done");
-    text_add(&t, ")");
+        text_add(&t, "; nothing was done)");
     if (!in->passive)
-        text_put(&t, "; next: probing-convert %q%q out.db", in->pre.root, l->trace_path);
+        text_put(&t, "; next: probing-convert %q%w out.db", in->pre.root, l->trace_path);
     *out = text_take(&t);
-}
-
-static const char *conf_value(const char *conf, const char *key) {
-    size_t n = strlen(key);
-
-    for (const char *p = conf; p && *p; p = (p = strchr(p, '\n')) ? p + 1 : NULL)
-        if (strncmp(p, key, n) == 0 && p[n] == '=')
-            return p + n + 1;
-    return NULL;
 }
 
 /* Makes the configuration: the caller's lines, and defaults for what they lack. */
 static char *full_conf(const struct inject *in, const char *conf) {
-    const char *trace = conf_value(conf, "PROBING_TRACE");
+    const char *trace = proc_value(conf, "PROBING_TRACE", "=");
     const char *slash = in->pre.cwd[1] ? "/" : "";
     char host[65] = "host";
     struct text t = {0};
@@ -107,7 +98,7 @@ static char *full_conf(const struct inject *in, const char *conf) {
     else if (*trace != '/')
         text_add(&t, "PROBING_TRACE=%s%s%.*s\n", in->pre.cwd, slash, (int)strcspn(trace, "\n"),
                  trace);
-    if (!conf_value(conf, "PROBING_MAIN_PID"))
+    if (!proc_value(conf, "PROBING_MAIN_PID", "="))
         text_add(&t, "PROBING_MAIN_PID=%d\n", in->pre.pid_there);
     if (in->judged)
         text_add(&t, "PROBING_FILTER_JUDGED=1\n");
@@ -367,7 +358,7 @@ int inspect_inject(int pid, const char *lib_dir, const char *conf, unsigned flag
     in->flags = flags;
     in->stood_before = stood_ns == INSPECT_STOOD;
     in->stood_ns = in->stood_before ? 0 : stood_ns;
-    in->passive = conf_value(conf, "PROBING_PASSIVE") != NULL;
+    in->passive = proc_value(conf, "PROBING_PASSIVE", "=") != NULL;
     lived = lives(pid);
     rc = lived && find_image(in, 0, in->image) == 0 ? inject_anew(in, lib_dir, conf, out)
                                                     : inject(in, lib_dir, conf, out);

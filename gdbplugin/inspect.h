@@ -12,9 +12,8 @@
  * Each function returns 0 or -errno and sets *out: the answer, or one line that says what is wrong and what to do
  * (NULL only without memory). Not thread-safe; nothing here prints or exits.
  *
- * Functions that need the process stopped stop it by PTRACE_SEIZE and PTRACE_INTERRUPT for as short as possible
- * (milliseconds). With INSPECT_BORROW it is stopped already, because the calling thread traces it (GDB's main
- * thread). inspect_inject() must not be called while GDB is attached: detach first.
+ * Functions that need the process stopped stop it by PTRACE_SEIZE and PTRACE_INTERRUPT for as short as possible (milliseconds). With INSPECT_BORROW it is
+ * stopped already, because the calling thread traces it (GDB's main thread). inspect_inject() must not be called while GDB is attached: detach first.
  */
 #ifndef PROBING_INSPECT_H
 #define PROBING_INSPECT_H

@@ -9,9 +9,8 @@
  *     native_name(n, frames[0].probe, &name);
  *     native_close(n);
  *
- * Files are opened when a frame first needs them and stay open, so that the second stack is fast. Never uses
- * the network. With NATIVE_DEBUG separate debug files under /usr/lib/debug are used for names and lines.
- * One thread at a time. Functions return 0 or a count, or -errno.
+ * Files are opened when a frame first needs them and stay open, so that the second stack is fast. Never uses the network. With NATIVE_DEBUG separate debug
+ * files under /usr/lib/debug are used for names and lines. One thread at a time. Functions return 0 or a count, or -errno.
  */
 #ifndef PROBING_INSPECT_NATIVE_H
 #define PROBING_INSPECT_NATIVE_H

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Method "native": stops the process for about a millisecond at a time until no thread is inside malloc, the loader
- * and the like (safety_stack), and in that stop lets one thread call dlopen on the stub (call.h). The stub only
- * starts a thread, which loads the agent when the process runs again.
+ * Method "native": stops the process for about a millisecond at a time until no thread is inside malloc, the loader and the like (safety_stack), and in that
+ * stop lets one thread call dlopen on the stub (call.h). The stub only starts a thread, which loads the agent when the process runs again.
  *
- * Slow work is done while the process runs: before the judgement, the stacks are copied in a first, short stop and
- * unwound from the copy, so that the files, their unwind tables and symbols are in memory. A stop that takes
- * longer than it should is given up, and the next one finds more of them in memory.
+ * Slow work is done while the process runs: before the judgement, the stacks are copied in a first, short stop and unwound from the copy, so that the files,
+ * their unwind tables and symbols are in memory. A stop that takes longer than it should is given up, and the next one finds more of them in memory.
  */
 #include <signal.h>
 #include <sys/resource.h>

@@ -84,9 +84,8 @@ int origin_given(struct origin *s, const struct inspect_given *given, char **why
 /* ---- a live process: running (memory and /proc, nothing is stopped), then perhaps stopped ---- */
 
 /*
- * /proc/PID/task/TID/syscall waits until a sleeping thread has really left its CPU, and says "running" for any other
- * thread. So for a sleeping one schedstat has all its running time (the kernel adds it up when a thread leaves its
- * CPU). If the file is missing, no thread counts as asleep.
+ * /proc/PID/task/TID/syscall waits until a sleeping thread has really left its CPU, and says "running" for any other thread. So for a sleeping one schedstat
+ * has all its running time (the kernel adds it up when a thread leaves its CPU). If the file is missing, no thread counts as asleep.
  */
 void origin_observe(struct origin *s, pid_t tid, struct origin_sleep *out) {
     struct proc_call call;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * origin.h - an origin is what a process's memory and threads are read from: a live process (running or stopped), a core
- * file, or GDB.
+ * origin.h - an origin is what a process's memory and threads are read from: a live process (running or stopped), a core file, or GDB.
  *
  *     struct origin s;
  *     rc = origin_running(&s, pid, &why);            // nobody is stopped: memory and /proc only

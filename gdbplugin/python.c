@@ -72,9 +72,8 @@ static void confirm_tids(struct python *py, struct origin *s) {
 
 /*
  * ---- a core on a machine without the libpython (or the program) that ran ----
- * The symbols are missing, but the data is in the core. So each word of it is tried as the start of the runtime. The right one is
- * the one whose interpreters point to thread states that point back, where one state belongs to a thread of the core (by
- * pthread_self()) and has a valid stack.
+ * The symbols are missing, but the data is in the core. So each word of it is tried as the start of the runtime. The right one is the one whose interpreters
+ * point to thread states that point back, where one state belongs to a thread of the core (by pthread_self()) and has a valid stack.
  */
 
 #define MAX_DATA (64u << 20)

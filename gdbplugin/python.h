@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * python.h - the CPythons of an origin: usually one, none, or two (a program with a libpython of its own that
- * loads another).
+ * python.h - the CPythons of an origin: usually one, none, or two (a program with a libpython of its own that loads another).
  *
  *     struct python *py;
  *     n = python_find(&py, &source, &note);

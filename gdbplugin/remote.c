@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Method "pep768", 3.14 and later: uses the interpreter's own remote debugging. While the process is stopped, the path of a
- * staged script is written into the main thread's state, and a flag beside it and a bit of its eval breaker are set
- * (setting the bit would not be atomic otherwise). The main thread runs the script at its next safe point. A script that is
- * not taken in time is taken back.
+ * Method "pep768", 3.14 and later: uses the interpreter's own remote debugging. While the process is stopped, the path of a staged script is written into the
+ * main thread's state, and a flag beside it and a bit of its eval breaker are set (setting the bit would not be atomic otherwise). The main thread runs the
+ * script at its next safe point. A script that is not taken in time is taken back.
  *
  * Offsets: the process's own _Py_DebugOffsets (CPython, Include/internal/pycore_debug_offsets.h).
  */

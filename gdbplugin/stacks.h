@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stacks.h - the stacks of a process as they were read: stacks.c fills them in from an origin, and render.c turns them into
- * text, JSON or folded lines.
+ * stacks.h - the stacks of a process as they were read: stacks.c fills them in from an origin, and render.c turns them into text, JSON or folded lines.
  */
 #ifndef PROBING_INSPECT_STACKS_H
 #define PROBING_INSPECT_STACKS_H

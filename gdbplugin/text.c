@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text.h"
 
+#include <limits.h>
 #include <stdarg.h>
 
 #include "stop.h"
@@ -34,6 +35,7 @@ void text_plain(struct text *t, const char *s) {
 }
 
 void text_put(struct text *t, const char *fmt, ...) {
+    char word[4 * PATH_MAX];
     va_list ap;
 
     va_start(ap, fmt);
@@ -44,6 +46,8 @@ void text_put(struct text *t, const char *fmt, ...) {
             fprintf(t->f, "%d", va_arg(ap, int));
         else if (*p == 'q')
             text_plain(t, va_arg(ap, const char *));
+        else if (*p == 'w')
+            fputs(visible_quoted(va_arg(ap, const char *), word, sizeof word), t->f);
         else
             fputs(va_arg(ap, const char *), t->f);
     }
@@ -52,15 +56,12 @@ void text_put(struct text *t, const char *fmt, ...) {
 
 char *text_take(struct text *t) {
     int bad = !file(t) || ferror(t->f);
-    char *s;
+    char *s = NULL;
 
-    if (t->f && fclose(t->f) != 0)
-        bad = 1;
-    s = t->s;
-    if (bad) {
-        free(s);
-        s = NULL;
-    }
+    if ((t->f && fclose(t->f) != 0) || bad)
+        free(t->s);
+    else
+        s = t->s;
     *t = (struct text){0};
     return s;
 }

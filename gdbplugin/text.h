@@ -26,7 +26,7 @@ struct text {
 };
 
 void text_add(struct text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Has directives of its own: %s adds the text as it is, %q as text_plain() does, %d adds an int. No compiler checks the arguments. */
+/* Has directives of its own: %s adds text as it is, %q as text_plain() does, %w as a word for a shell, %d adds an int. No compiler checks them. */
 void text_put(struct text *t, const char *fmt, ...);
 /* Adds s in a form safe for a terminal. Text from a target must not control the terminal, so characters that visible.h does not allow become '?'. */
 void text_plain(struct text *t, const char *s);

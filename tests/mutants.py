@@ -43,7 +43,7 @@ E2E = (  # the longest folder name that matches
     ("agent", "test_agent.py test_agent_records.py test_sampler_signals.py"), ("agent/comm", "test_comm.py"),
     ("agent/gpu", "test_gpu.py test_torch_cuda.py"), ("agent/python", "test_api.py test_agent_eval.py"),
     ("agent/pywalk", "test_pywalk.py test_objects.py test_pywalk_tasks.py"), ("agent/torch", "test_torch.py"),
-    ("agent/trigger", "test_triggers.py"), ("converter", "test_convert.py test_convert_output.py test_format.py test_flamegraph.py"),
+    ("agent/trigger", "test_triggers.py test_trigger_exceptions.py"), ("converter", "test_convert.py test_convert_output.py test_format.py test_flamegraph.py"),
     ("gdbplugin", "test_backtrace_live.py test_core.py test_console.py test_gdb_inject.py"), ("traces", "test_format.py test_tools_cli.py"),
     ("tools", "test_tools_cli.py test_tools_query.py test_tools_record.py test_record_terminal.py test_flamegraph.py test_report.py test_report_page.py"),
     ("writer", "test_convert.py test_agent_records.py test_rotation.py"))

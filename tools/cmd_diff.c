@@ -18,7 +18,7 @@ static const char help[] =
     "\n"
     "What differs between two: steps, functions, modules, collectives, threads, memory, settings and versions,\n"
     "what costs most first. A and B are databases, traces, directories of traces or process ids. Both are cut into\n"
-    "16 parts; what differs by less than three times what the parts themselves vary by is not shown.\n"
+    "16 parts; what differs by less than several times what the parts themselves vary by is not shown.\n"
     "\n"
     "  -o, --output FILE    a flame graph of both as FILE.svg instead: probing flamegraph --diff has more of it\n"
     "      --answer         the sentence alone\n"

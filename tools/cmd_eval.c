@@ -132,7 +132,7 @@ int cmd_eval(int argc, char **argv) {
         OPTION_CALL("target", 't', option_pid, &e.pid),
         OPTION_TEXT("file", 'f', &e.file),
         OPTION_WHOLE("frame", 0, &e.frame, 0, 100000, OPTION_FRAME),
-        OPTION_NUMBER("timeout", 0, &e.timeout, 0.001, 86400, OPTION_SECONDS),
+        OPTION_TIMEOUT(&e.timeout),
         OPTION_FLAG("json", 0, &e.json),
         OPTION_TEXT("session", 0, &e.session),
         OPTION_CALL("ask", 0, find_word, &e.word),

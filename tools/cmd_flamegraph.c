@@ -17,7 +17,7 @@ static const char help[] =
     "\n"
     "Draws where the time goes: a self-contained SVG with zoom and search, for any browser.\n"
     "\n"
-    "  -o, --output FILE   write to FILE (default: standard output)\n"
+    "  -o, --output FILE   write to FILE; - is standard output (default)\n"
     "      --cpu           only samples taken while the thread was on a CPU\n"
     "      --idle          also what is idle: threads other than the main one that wait off a CPU, and\n"
     "                      helper processes (loader workers, launchers) that do\n"
@@ -59,7 +59,7 @@ struct to_draw {
 static int parse(int argc, char **argv, struct request *r) {
     struct fold *f = &r->fold;
     const struct tool_option options[] = {
-        OPTION_TEXT("output", 'o', &r->output),
+        OPTION_CALL("output", 'o', option_output, &r->output),
         OPTION_FLAG("cpu", 0, &f->cpu),
         OPTION_FLAG("idle", 0, &f->idle),
         OPTION_FLAG("python", 0, &f->python),

@@ -21,7 +21,8 @@ static const char help[] =
     "the database is kept in the cache folder for the next question). Without SQL it is a prompt; SQL\n"
     "given as - is read from standard input. Besides SQLite's own words: now(), INTERVAL '5 min',\n"
     "date_trunc, hour, median, percentile, stddev, SHOW TABLES, DESCRIBE t, information_schema.tables\n"
-    "(probing-query(1) has them all).\n"
+    "(probing-query(1) has them all). In sqlite3, .load PREFIX/lib/probing/probing has the functions; an\n"
+    "interval is written with parentheses there: now() - interval('5 min').\n"
     "\n"
     "  -f, --file FILE      read the SQL from FILE\n"
     "      --format FORMAT  table (default), box, markdown, csv, json, jsonl or arrow\n"
@@ -46,8 +47,7 @@ static const char help[] =
 static const char tables_sql[] =
     "SELECT m.name, m.type, (SELECT group_concat(name, ', ') FROM pragma_table_info(m.name)) AS "
     "columns"
-    " FROM sqlite_master m WHERE m.type IN ('table', 'view') AND m.name NOT LIKE 'sqlite_%'"
-    " ORDER BY m.type = 'table', m.name";
+    " FROM (SELECT * FROM sqlite_master WHERE " QUERY_SHOWN ") m ORDER BY m.type = 'table', m.name";
 
 /* All of `f`; NULL when there is no memory. *bytes: how many. */
 static char *read_all(FILE *f, size_t *bytes) {

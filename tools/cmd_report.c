@@ -19,7 +19,7 @@ static const char help[] =
     "stacks, memory, GPU, variables, and what was lost. It needs no network; each picture has the SQL\n"
     "behind it one click away.\n"
     "\n"
-    "  -o, --output FILE   write to FILE (default: standard output)\n"
+    "  -o, --output FILE   write to FILE; - is standard output (default)\n"
     "      --title TEXT    title of the page (default: the recorded command)\n"
     "      --timeout S     give up a result after S seconds of the processor, and say so (default: 8)\n"
     "      --no-cache      convert traces anew, and keep nothing\n"
@@ -37,12 +37,11 @@ struct request {
 };
 
 static int parse(int argc, char **argv, struct request *r) {
-    const struct tool_option options[] = {
-        OPTION_TEXT("output", 'o', &r->output),
-        OPTION_TEXT("title", 0, &r->report.title),
-        OPTION_NUMBER("timeout", 0, &r->report.timeout, 0.001, 1e9, OPTION_SECONDS),
-        OPTION_BITS("no-cache", 0, &r->flags, DB_NO_CACHE),
-        {0}};
+    const struct tool_option options[] = {OPTION_CALL("output", 'o', option_output, &r->output),
+                                          OPTION_TEXT("title", 0, &r->report.title),
+                                          OPTION_TIMEOUT(&r->report.timeout),
+                                          OPTION_BITS("no-cache", 0, &r->flags, DB_NO_CACHE),
+                                          {0}};
     int rc = tool_options(argc, argv, help, options);
 
     if (rc == TOOL_OK && optind == argc)

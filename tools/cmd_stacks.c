@@ -146,7 +146,8 @@ static int add_trigger(struct stacks *s, int64_t first, int64_t last, int who) {
         rc = sqlite3_prepare_v2(
             s->db,
             "SELECT s.stack, h.tid = t.pid, h.name, s.flags & 1 FROM sample s JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread"
-            " JOIN trace_file t ON t.id = h.trace WHERE s.count = 0 AND s.ts = ?1 AND s.id BETWEEN ?2 AND ?3",
+            " JOIN trace_file t ON t.id = h.trace WHERE s.count = 0 AND s.ts = ?1 AND s.id BETWEEN ?2 AND ?3"
+            " AND NOT EXISTS (SELECT 1 FROM sample o WHERE o.count = 0 AND o.ts = s.ts AND o.thread = s.thread AND +o.id BETWEEN ?2 AND s.id - 1)",
             -1, &st, NULL);
     if (rc != SQLITE_OK)
         return -EIO;
@@ -192,14 +193,16 @@ static int find_trigger(struct stacks *s, int64_t *trace) {
 
 static int collect(struct stacks *s) {
     sqlite3_stmt *st;
-    int64_t trace = 0;
+    int64_t trace = 0, process = 0;
+    unsigned before = 0;
     int code, err = 0;
 
     if (s->trigger && (code = find_trigger(s, &trace)) != TOOL_OK)
         return code;
     if (sqlite3_prepare_v2(
             s->db,
-            "SELECT h.id, s.ts, s.stack, h.tid = t.pid, h.name, s.flags & 1, h.end_ts FROM sample s"
+            "SELECT h.id, s.ts, s.stack, h.tid = t.pid, h.name, s.flags & 1, CASE WHEN t.program IS NULL THEN h.end_ts ELSE"
+            " (SELECT max(o.end_ts) FROM trace_file f JOIN thread o ON o.trace = f.id AND o.tid = h.tid WHERE f.program = t.program) END FROM sample s"
             " CROSS JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread CROSS JOIN trace_file t ON t.id = h.trace"
             " WHERE s.id BETWEEN ?1 AND ?2 AND s.ts <= ?3 AND s.stack IS NOT NULL ORDER BY s.id DESC",
             -1, &s->sample, NULL) != SQLITE_OK ||
@@ -211,8 +214,9 @@ static int collect(struct stacks *s) {
             -1, &s->frames, NULL) != SQLITE_OK ||
         sqlite3_prepare_v2(
             s->db,
-            "SELECT id, first_id, last_id, end_ts, rank, pid, (SELECT count(rank) FROM trace_file) FROM trace_file"
-            " WHERE ?1 IS NULL OR run = ?1 ORDER BY rank, id",
+            "SELECT id, first_id, last_id, coalesce((SELECT max(o.end_ts) FROM trace_file o WHERE o.program = t.program), end_ts),"
+            " rank, pid, (SELECT count(rank) FROM trace_file), coalesce(program, id) FROM trace_file t"
+            " WHERE ?1 IS NULL OR run = ?1 ORDER BY rank, 8, coalesce(finish_ts, end_ts) DESC",
             -1, &st, NULL) != SQLITE_OK)
         return tool_fail(
             "cannot read the stacks: %s (was the database made by this version of probing-convert?)",
@@ -226,7 +230,13 @@ static int collect(struct stacks *s) {
         if (!has_rank && !s->by_pid)
             continue;
         int who = sqlite3_column_int(st, s->by_pid ? 5 : 4);
-        s->processes++;
+        if (sqlite3_column_int64(st, 7) != process) {
+            process = sqlite3_column_int64(st, 7);
+            before = s->stacks;
+            s->processes++;
+        } else if (s->stacks != before) {
+            continue; /* an earlier file of a recording in several (rotation) */
+        }
         if (trace && sqlite3_column_int64(st, 0) == trace)
             err = add_trigger(s, first, last, who);
         else

@@ -149,18 +149,17 @@ int cmd_target(int argc, char **argv) {
         {"eval", cmd_eval}, {"repl", cmd_repl}, {"watch", cmd_watch}, {"config", cmd_config}};
     struct target t = {.timeout = 10};
     int *flags = (int *)&t.flags, rc;
-    const struct tool_option options[] = {
-        OPTION_CALL("target", 't', option_pid, &t.pid),
-        OPTION_TEXT("output", 'o', &t.output),
-        OPTION_CALL("rate", 'r', take_rate, &t.hz),
-        OPTION_FLAG("no-native", 0, &t.no_native),
-        OPTION_BITS("force", 0, flags, INSPECT_FORCE),
-        OPTION_BITS("json", 0, flags, INSPECT_JSON),
-        OPTION_BITS("python", 0, flags, INSPECT_PYTHON),
-        OPTION_NUMBER("timeout", 0, &t.timeout, 0.001, 86400, OPTION_SECONDS),
-        OPTION_CALL("method", 0, take_method, &t),
-        OPTION_BITS("dry-run", 0, flags, INJECT_DRY_RUN),
-        {0}};
+    const struct tool_option options[] = {OPTION_CALL("target", 't', option_pid, &t.pid),
+                                          OPTION_TEXT("output", 'o', &t.output),
+                                          OPTION_CALL("rate", 'r', take_rate, &t.hz),
+                                          OPTION_FLAG("no-native", 0, &t.no_native),
+                                          OPTION_BITS("force", 0, flags, INSPECT_FORCE),
+                                          OPTION_BITS("json", 0, flags, INSPECT_JSON),
+                                          OPTION_BITS("python", 0, flags, INSPECT_PYTHON),
+                                          OPTION_TIMEOUT(&t.timeout),
+                                          OPTION_CALL("method", 0, take_method, &t),
+                                          OPTION_BITS("dry-run", 0, flags, INJECT_DRY_RUN),
+                                          {0}};
     const char *word = target_word(argc, argv);
 
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {

@@ -77,8 +77,9 @@ static const struct view {
     {"ranks",
      'r',
      {"Step s", "Comm s", "Steps", "Rank"},
-     "SELECT avg(duration), avg(communication), count(*), 'rank ' || coalesce(rank, '-') || ', process ' || pid"
-     " || coalesce(', data ' || round(avg(data), 3) || ' s', '') FROM steps WHERE source <> 'evaluation' GROUP BY trace_id"},
+     "SELECT avg(s.duration), avg(s.communication), count(*), 'rank ' || coalesce(s.rank, '-') || ', process ' || s.pid"
+     " || coalesce(', data ' || round(avg(s.data), 3) || ' s', '') FROM steps s JOIN trace_file t ON t.id = s.trace_id"
+     " WHERE s.source <> 'evaluation' GROUP BY coalesce(t.program, t.id)"},
 };
 #define NVIEWS (sizeof views / sizeof *views)
 

@@ -150,23 +150,50 @@ static int begin(struct watch *w) {
     return rc;
 }
 
-static void put_line(FILE *f, const cJSON *j) {
+/* Returns what follows the JSON string, number or word that `p` points to. */
+static const char *after_value(const char *p) {
+    if (*p != '"')
+        return p + strcspn(p, ",}");
+    for (p++; *p && *p != '"'; p++)
+        p += *p == '\\' && p[1];
+    return *p ? p + 1 : p;
+}
+
+/* Prints a value as Python does. A number is printed as it came through the pipe, as the parsed one is a double: 16.0 there is 16. */
+static void put_value(FILE *f, const cJSON *v, const char *token) {
+    const char *end = after_value(token);
+
+    if (cJSON_IsString(v))
+        visible_text(f, v->valuestring);
+    else if (cJSON_IsBool(v) || cJSON_IsNull(v))
+        fprintf(f, "%s", cJSON_IsNull(v) ? "None" : cJSON_IsTrue(v) ? "True" : "False");
+    else
+        fprintf(f, "%.*s", (int)(end - token), token);
+}
+
+/* j: the line, parsed */
+static void put_line(FILE *f, const cJSON *j, const char *line) {
+    static const char begin[] = "\"values\": {"; /* a string in the line would have \" there */
     double t = cJSON_GetNumberValue(cJSON_GetObjectItem(j, "t"));
     time_t whole = (time_t)t;
     struct tm tm;
     char clock[32];
     const cJSON *v;
+    const char *p = strstr(line, begin);
 
+    p = p ? p + strlen(begin) : "";
     localtime_r(&whole, &tm);
     strftime(clock, sizeof clock, "%H:%M:%S", &tm);
     fprintf(f, "%s.%03d", clock, (int)((t - (double)whole) * 1000));
     cJSON_ArrayForEach(v, cJSON_GetObjectItem(j, "values")) {
-        char *text = cJSON_IsString(v) ? NULL : cJSON_PrintUnformatted(v);
+        p = after_value(p); /* its name */
+        p += strspn(p, ": ");
         fprintf(f, "  ");
         visible_text(f, v->string);
         fprintf(f, "=");
-        visible_text(f, text ? text : v->valuestring ? v->valuestring : "");
-        free(text);
+        put_value(f, v, p);
+        p = after_value(p);
+        p += strspn(p, ", ");
     }
     cJSON_ArrayForEach(v, cJSON_GetObjectItem(j, "errors")) {
         fprintf(f, "  ");
@@ -204,7 +231,7 @@ static int show(const struct watch *w, const cJSON *j, const char *line) {
         fprintf(f, "%s\n", json ? json : "{}");
         free(json);
     } else {
-        put_line(f, j);
+        put_line(f, j, line);
     }
     int rc = fclose(f) == 0 ? put_out(text, n) : -ENOMEM;
     free(text);
@@ -305,7 +332,7 @@ static int watch(struct watch *w) {
                 tool_say("ran %s%s times; %s are not shown: it runs too often to show each", more,
                          hits, tool_count(n, lost));
             else
-                tool_say("ran %s times", hits);
+                tool_say("ran %s time%s", hits, strcmp(hits, "1") == 0 ? "" : "s");
         }
         code = code != TOOL_OK ? code : rc;
         cJSON_Delete(answer);

@@ -182,58 +182,6 @@ const char *tool_count(uint64_t n, char buf[TOOL_TEXT]) {
     return buf;
 }
 
-/* Returns whether the message would show the text in another form: a newline, or bytes that are no UTF-8. */
-static int is_odd(const char *text) {
-    char *shown = NULL;
-    size_t size;
-    FILE *f = open_memstream(&shown, &size);
-
-    if (!f)
-        return 0;
-    visible_text(f, text);
-    int odd = fclose(f) == 0 && strcmp(shown, text) != 0;
-    free(shown);
-    return odd;
-}
-
-/* $'a\012b', which bash, zsh and ksh read. */
-static const char *quote_odd(const char *text, char *buf, size_t n) {
-    size_t k = (size_t)snprintf(buf, n, "$'");
-
-    for (; *text && k + 6 < n; text++) {
-        unsigned char c = (unsigned char)*text;
-        int plain = c >= ' ' && c < 0x7f && c != '\'' && c != '\\';
-        k += (size_t)snprintf(buf + k, n - k, plain ? "%c" : "\\%03o", c);
-    }
-    snprintf(buf + k, n - k, "'");
-    return buf;
-}
-
-const char *tool_quote(const char *text, char *buf, size_t n) {
-    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                               "_-+=:,./@%";
-    size_t k = 0;
-
-    if (*text && text[strspn(text, safe)] == 0) {
-        snprintf(buf, n, "%s", text);
-        return buf;
-    }
-    if (is_odd(text))
-        return quote_odd(text, buf, n);
-    buf[k++] = '\'';
-    for (; *text && k + 6 < n; text++) {
-        if (*text != '\'') {
-            buf[k++] = *text;
-        } else {
-            memcpy(buf + k, "'\\''", 4);
-            k += 4;
-        }
-    }
-    buf[k++] = '\'';
-    buf[k] = 0;
-    return buf;
-}
-
 int tool_number(const char *text, double lo, double hi, double *out) {
     char *end;
 

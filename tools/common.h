@@ -60,9 +60,6 @@ const char *tool_count(uint64_t n, char buf[TOOL_TEXT]);
 /* Returns CLOCK_MONOTONIC in seconds. */
 double tool_seconds(void);
 
-/* Quotes the text for a shell where it needs quotes. Returns buf; what does not fit is cut off. */
-const char *tool_quote(const char *text, char *buf, size_t n);
-
 /* Parses a number from the command line: the whole text must be a number within lo..hi. Returns 0, -EINVAL or -ERANGE. */
 int tool_number(const char *text, double lo, double hi, double *out);
 

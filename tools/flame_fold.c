@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../converter/keys.h"
 #include "flame_sums.h"
 
 /* What a frame is, beyond its kind. */
@@ -278,9 +279,9 @@ static const char *short_command(const char *command) {
 }
 
 /* The columns of thread_sql. */
-enum { TRACE, PID, RANK, HOST, COMMAND, GROUP };
+enum { PROCESS, PID, RANK, HOST, COMMAND, GROUP };
 static const char thread_sql[] =
-    "SELECT t.id, t.pid, t.rank, t.host, t.command, " FOLD_GROUP FOLD_THREADS;
+    "SELECT coalesce(t.program, t.id), t.pid, t.rank, t.host, t.command, " FOLD_GROUP FOLD_THREADS;
 
 static uint32_t process_node(struct fold_stacks *s, sqlite3_stmt *st) {
     char name[400], rank[40] = "";
@@ -311,32 +312,37 @@ static int find_thread(sqlite3_stmt *st, int64_t thread) {
 static int count_groups(const struct sums *sums, sqlite3_stmt *st, unsigned *processes,
                         int *several) {
     char first[200] = "";
-    int64_t trace = -1;
+    struct keys seen;
+    int step = SQLITE_ROW, is_new;
 
-    *processes = 0;
+    keys_init(&seen);
     *several = 0;
     for (size_t i = 0; i < sums->n; i++) {
         if (i && sums->sum[i].thread == sums->sum[i - 1].thread)
             continue;
-        int step = find_thread(st, sums->sum[i].thread);
-        if (step == SQLITE_DONE)
+        if ((step = find_thread(st, sums->sum[i].thread)) == SQLITE_DONE)
             continue;
         if (step != SQLITE_ROW)
-            return step;
+            break;
         if (!*first)
             snprintf(first, sizeof first, "%s", text(st, GROUP));
         *several |= strncmp(first, text(st, GROUP), sizeof first - 1) != 0;
-        *processes += sqlite3_column_int64(st, TRACE) != trace;
-        trace = sqlite3_column_int64(st, TRACE);
+        int64_t process = sqlite3_column_int64(st, PROCESS);
+        if (!keys_put(&seen, &process, sizeof process, &is_new)) {
+            step = SQLITE_NOMEM;
+            break;
+        }
     }
-    return SQLITE_OK;
+    *processes = seen.n;
+    keys_free(&seen);
+    return step == SQLITE_ROW || step == SQLITE_DONE ? SQLITE_OK : step;
 }
 
 static int add_sums(struct fold_stacks *s, struct fold *fold, const struct sums *sums,
                     sqlite3_stmt *st) {
     uint32_t unread, leaf, process = FLAME_ROOT, node = FLAME_ROOT;
     int several, rc, step = SQLITE_DONE;
-    int64_t trace = -1;
+    int64_t last = -1;
 
     if ((rc = count_groups(sums, st, &fold->processes, &several)) != SQLITE_OK)
         return rc;
@@ -346,11 +352,11 @@ static int add_sums(struct fold_stacks *s, struct fold *fold, const struct sums 
         if (!i || sum->thread != sums->sum[i - 1].thread) {
             step = find_thread(st, sum->thread);
             if (step == SQLITE_ROW) {
-                if (trace == -1)
+                if (last == -1)
                     take_facts(fold, st);
-                if (sqlite3_column_int64(st, TRACE) != trace && fold->split && fold->processes > 1)
+                if (sqlite3_column_int64(st, PROCESS) != last && fold->split && fold->processes > 1)
                     process = process_node(s, st);
-                trace = sqlite3_column_int64(st, TRACE);
+                last = sqlite3_column_int64(st, PROCESS);
                 node = process;
                 if (several)
                     node = flame_child(s->f, process,

@@ -84,18 +84,29 @@ static void complete(struct work *w, const struct live_seen *seen, const struct 
     }
 }
 
+/* Says, of one process, that its answer lacks what it could not write out. */
+static void say_late(int pid, const char *why) {
+    static int said;
+
+    if (!said++)
+        tool_say("process %d %s: what it recorded in its last moments is missing here", pid, why);
+}
+
 /* Asks the process to write out its records. Returns 1 if it died instead. */
-static int flush(const char *path) {
+static int flush(const char *path, int pid) {
     struct live *l;
-    int status, dead = 0;
+    int status, rc, dead;
     char reply[1];
     size_t len;
 
     if (live_open(&l, path, 1) != 0)
         return 0;
-    if (live_watch(l) != 0 ||
-        live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, reply, sizeof reply, &len) < 0)
-        dead = !live_process_alive(l);
+    rc = live_watch(l);
+    if (rc == 0)
+        rc = live_mail_call(l, MAIL_FLUSH, NULL, 0, FLUSH_MS, &status, reply, sizeof reply, &len);
+    dead = rc < 0 && !live_process_alive(l);
+    if ((rc == -ETIMEDOUT || rc == -EBUSY) && !dead)
+        say_late(pid, "did not write out its records in time");
     live_unwatch(l);
     live_close(l);
     return dead;
@@ -109,7 +120,11 @@ static int each_live(const struct live_seen *seen, void *arg) {
         return 1;
     if (!input)
         return 0;
-    input->recording = live_seen_alive(seen) && (live_seen_stopped(seen) || !flush(seen->path));
+    int pid = host_pid(seen->l), alive = live_seen_alive(seen);
+    int is_stopped = alive && live_seen_stopped(seen);
+    if (is_stopped)
+        say_late(pid, "is stopped");
+    input->recording = alive && (is_stopped || !flush(seen->path, pid));
     if (!input->recording)
         complete(w, seen, input);
     return 0;

@@ -63,7 +63,7 @@ static void help(FILE *f) {
         "usage: probing COMMAND [ARGUMENT...]\n"
         "       probing -t PID inject|backtrace|eval|repl|watch|config|status|stop ...\n"
         "       probing -t PID query|memory|flamegraph|top ...   of what it has recorded\n"
-        "       probing PID ...            the same; also ENDPOINT=PID probing eval ...\n"
+        "       probing PID inject, probing inject PID ...   the same; also ENDPOINT=PID probing eval ...\n"
         "       probing -t HOST:PORT WORD PID ...   on another machine, where `probing serve` runs\n"
         "\n"
         "A black box for AI training: record a Python program, ask the trace in SQL, look inside "
@@ -156,6 +156,32 @@ static int with_remote(const char *target, int argc, char **argv) {
     return code;
 }
 
+/* The commands that a process may be given to among their inputs: `probing -t PID ask died` is `probing ask died PID`. */
+static int takes_process(const char *name) {
+    static const char *const names[] = {"ask", "diff", "stacks", "report"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(name, names[i]) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Runs such a command; argv[0] is its name. */
+static int with_process(const char *pid, int argc, char **argv) {
+    int alone = argc == 1 && strcmp(argv[0], "ask") == 0; /* lists the questions */
+    char **all = calloc((size_t)argc + 2, sizeof *all);
+
+    if (!all)
+        return tool_fail("cannot start: no memory");
+    memcpy(all, argv, (size_t)argc * sizeof *all);
+    if (!alone)
+        all[argc] = (char *)(uintptr_t)pid;
+    int code = run(find(argv[0]), argc + !alone, all);
+    free(all);
+    return code;
+}
+
 /* Runs `probing -t TARGET WORD ...`, in whichever order it was written; argv[0] is WORD. */
 static int with_target(const char *target, int argc, char **argv) {
     char option[] = "-t", program[] = "probing";
@@ -170,6 +196,8 @@ static int with_target(const char *target, int argc, char **argv) {
     const struct command *c = helped && live_is_command(argv[0]) ? find(argv[0]) : NULL;
     if (c) /* the command's own help: what it does with files it also does with a process */
         return run(c, argc, argv);
+    if (takes_process(argv[0]))
+        return with_process(target, argc, argv);
     if (live_is_command(argv[0]) && !helped)
         return live_command(pid, argv[0], argc, argv);
     char **all = calloc((size_t)argc + 4, sizeof *all);
@@ -260,11 +288,17 @@ static int dispatch(int argc, char **argv) {
         return with_remote(endpoint, argc - 1, argv + 1);
     if (endpoint && *endpoint && !is_remote(endpoint) && is_for_endpoint(argc - 1, argv + 1))
         return with_target(endpoint, argc - 1, argv + 1);
-    if (strcmp(word, "-t") == 0 && argc > 3 && live_is_command(argv[3]))
+    if (strcmp(word, "-t") == 0 && argc > 3 && (live_is_command(argv[3]) || takes_process(argv[3])))
         return with_target(argv[2], argc - 3, argv + 3);
     if (strncmp(word, "-t", 2) == 0 || strncmp(word, "--target", 8) == 0)
         return strcmp(target_word(argc, argv), "backtrace") == 0 ? cmd_backtrace(argc, argv)
                                                                  : cmd_target(argc, argv);
+    if (argc > 2 && is_number(argv[2]) &&
+        (is_target_word(word) || strcmp(word, "backtrace") == 0)) { /* probing inject PID */
+        const char *target = argv[2];
+        argv[2] = argv[1];
+        return with_target(target, argc - 2, argv + 2);
+    }
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("probing %s\n", PROBING_VERSION);
         return TOOL_OK;

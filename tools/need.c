@@ -74,7 +74,7 @@ static const struct {
     {"trace",
      " id file host boot_id pid ppid rank local_rank world_size command exe python start end clock"
      " end_reason duration period clock_uncertainty bytes blocks cwd uid agent how process_start role"
-     " master finished run job attempt end_cause exit_code ",
+     " master finished run job attempt end_cause exit_code program ",
      WHAT_IT_IS},
     {"trace", " signal ", BIT(trigger)},
     {"trace", NULL, EVERYTHING},

@@ -95,3 +95,9 @@ int option_id(const char *name, const char *value, void *into) {
     *(int64_t *)into = (int64_t)number;
     return TOOL_OK;
 }
+
+int option_output(const char *name, const char *value, void *into) {
+    (void)name;
+    *(const char **)into = strcmp(value, "-") == 0 ? NULL : value;
+    return TOOL_OK;
+}

@@ -4,7 +4,7 @@
  *
  *     const struct tool_option options[] = {OPTION_TEXT("output", 'o', &path),
  *                                           OPTION_FLAG("json", 0, &json),
- *                                           OPTION_NUMBER("timeout", 0, &timeout, 0.001, 86400, OPTION_SECONDS),
+ *                                           OPTION_TIMEOUT(&timeout),
  *                                           OPTION_CALL("from", 0, option_time, &since),
  *                                           {0}};
  *     if ((rc = tool_options(argc, argv, help, options)) != TOOL_OK)
@@ -61,15 +61,16 @@ struct tool_option {
 #define OPTION_CALL(option, short_, call, to)                                                      \
     { .name = (option), .letter = (short_), .take = (call), .into = (to) }
 
-/* Messages about a number out of range, for options that several commands have. */
-#define OPTION_SECONDS "the timeout must be seconds, not '%s'"
-#define OPTION_FRAME   "the frame must be a number from 0 (the innermost), not '%s'"
+/* What several commands have. */
+#define OPTION_TIMEOUT(to)   OPTION_NUMBER("timeout", 0, to, 0.001, 86400, OPTION_TIMEOUT_WRONG)
+#define OPTION_TIMEOUT_WRONG "the timeout must be from 0.001 to 86400 seconds, not '%s'"
+#define OPTION_FRAME         "the frame must be a number from 0 (the innermost), not '%s'"
 
 /* Returns TOOL_OK, TOOL_USAGE or TOOL_HELPED. */
 int tool_options(int argc, char **argv, const char *help, const struct tool_option *options);
 
 /* For OPTION_CALL. Their targets are: a struct when (converter/when.h); an int64_t, in ns, more than 0; the id of an existing process, an
- * int; and the id of a recorded process, an int64_t. */
-option_take option_time, option_last, option_duration, option_pid, option_id;
+ * int; the id of a recorded process, an int64_t; and the name of a file to write, a const char *, NULL for - (standard output). */
+option_take option_time, option_last, option_duration, option_pid, option_id, option_output;
 
 #endif

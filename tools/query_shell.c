@@ -44,21 +44,22 @@ static void on_interrupt(void) {
 /* ---- completion ---- */
 
 /* The names that complete a word: first columns of the tables that the text mentions, then all other names. If none of these fits, columns of
- * all views: a SELECT names columns before FROM names the tables. */
+ * all views: a SELECT names columns before FROM names the tables. ?3: what the word has before its last dot and that dot, a table's name or alias. */
 static const char names_sql[] =
     "WITH found AS MATERIALIZED (SELECT DISTINCT name FROM ("
-    " SELECT c.name AS name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+    " SELECT ?3 || c.name AS name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
     "  WHERE m.type IN ('table', 'view') AND instr(lower(?1), lower(m.name))"
-    " UNION ALL SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
-    " UNION ALL SELECT 'python.' || name FROM sqlite_master WHERE type = 'view'"
+    "  AND ?3 NOT IN ('information_schema.', 'python.', 'system.', 'cluster.', 'main.', 'temp.')"
+    " UNION ALL SELECT name FROM sqlite_master WHERE " QUERY_SHOWN
+    " UNION ALL SELECT 'python.' || name FROM sqlite_master WHERE type = 'view' AND " QUERY_SHOWN
     " UNION ALL SELECT column1 FROM (VALUES('information_schema.tables'), ('information_schema.columns'),"
     "  ('information_schema.df_settings'), ('system.process'), ('process.envs'), ('cluster.nodes'),"
     "  ('SELECT'), ('FROM'), ('WHERE'), ('GROUP BY'), ('ORDER BY'), ('LIMIT'), ('HAVING'), ('JOIN'), ('LEFT JOIN'),"
     "  ('DISTINCT'), ('BETWEEN'), ('DESC'), ('INTERVAL'), ('SHOW TABLES'), ('DESCRIBE'))"
     " UNION ALL SELECT name FROM pragma_function_list WHERE name GLOB '[a-z]*')"
     " WHERE substr(name, 1, length(?2)) = ?2 COLLATE NOCASE AND length(?2) > 0)"
-    " SELECT name FROM found UNION ALL SELECT DISTINCT c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
-    "  WHERE m.type = 'view' AND length(?2) > 0 AND substr(c.name, 1, length(?2)) = ?2 COLLATE NOCASE"
+    " SELECT name FROM found UNION ALL SELECT DISTINCT ?3 || c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+    "  WHERE m.type = 'view' AND length(?2) > 0 AND substr(?3 || c.name, 1, length(?2)) = ?2 COLLATE NOCASE"
     "  AND NOT EXISTS (SELECT 1 FROM found)";
 
 static int complete(void *arg, const char *text, int (*each)(void *to, const char *name),
@@ -72,11 +73,15 @@ static int complete(void *arg, const char *text, int (*each)(void *to, const cha
     while (word && (strchr("_.", text[word - 1]) || (text[word - 1] | 32) >= 'a' ||
                     (text[word - 1] >= '0' && text[word - 1] <= '9')))
         word--;
+    size_t dot = n;
+    while (dot > word && text[dot - 1] != '.')
+        dot--;
     if (asprintf(&all, "%s %s", s->pending ? s->pending : "", text) < 0)
         return 0;
     if (sqlite3_prepare_v2(s->run->db, names_sql, -1, &st, NULL) == SQLITE_OK) {
         sqlite3_bind_text(st, 1, all, -1, SQLITE_STATIC);
         sqlite3_bind_text(st, 2, text + word, -1, SQLITE_STATIC);
+        sqlite3_bind_text(st, 3, text + word, (int)(dot - word), SQLITE_STATIC);
         while (sqlite3_step(st) == SQLITE_ROW)
             found += each(to, (const char *)sqlite3_column_text(st, 0));
     }
@@ -271,8 +276,8 @@ static void describe(struct shell *s, char *name) {
         sql = sqlite3_mprintf("SELECT name AS \"column\", type FROM pragma_table_info(%Q)", table);
     else
         sql = sqlite3_mprintf(
-            "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND"
-            " name NOT LIKE 'sqlite_%%' ORDER BY type = 'table', name");
+            "SELECT name, type FROM sqlite_master WHERE %s ORDER BY type = 'table', name",
+            QUERY_SHOWN);
     if (sql)
         answer(s, sql);
     sqlite3_free(sql);

@@ -15,6 +15,12 @@
 
 #include "sql_run.h"
 
+/* What of sqlite_master is shown to people: not the views from which others are stored (66_views_stored.sql). Views of the program's own
+ * tables (own_tables.h), whose names are quoted, may end the same way. */
+#define QUERY_SHOWN                                                                                \
+    "type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"                                       \
+    " AND NOT (name GLOB '*_made' AND sql NOT LIKE 'CREATE VIEW \"%')"
+
 /* `paths`: what run->db was opened from (open_db.h). The database of a process that is being recorded (live_target.h) is opened anew
  * whenever an answer would be more than a second old, and is then as restricted as before. One prompt at a time in a program. Returns the exit code. */
 int query_shell(struct sql_run *run, char *const *paths, int n, int restricted);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "traces/visible.h"
 
 static void put(char *line, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -102,6 +103,7 @@ void record_summary(const struct record_output *o, const struct run_result *r, c
     char name[PATH_MAX + 32], quoted[4 * PATH_MAX + 32];
     snprintf(name, sizeof name, "%s%s%s", *o->name == '-' ? "./" : "", o->name,
              *o->main && !o->has_main ? ".d" : "");
-    put(line, size, "; next: probing-convert %s out.db", tool_quote(name, quoted, sizeof quoted));
+    put(line, size, "; next: probing-convert %s out.db",
+        visible_quoted(name, quoted, sizeof quoted));
     tool_say("%s", line);
 }

@@ -13,7 +13,7 @@
  *     grid       key, t, length, value    a row for each key, time across, the extremes of each cell (report_grid.c)
  *     share      key, t, length           the same layout, but each cell shows how much of its time is covered
  *     lines      key, t, value            a line for each key; when there are many, the highest and the lowest ones
- *     rates      key, t, counter, trace   as lines, of the counter's increase per second since the previous row; rows of a trace by time
+ *     rates      key, t, counter, process as lines, of the counter's increase per second since the previous row; rows of a process by time
  *     parts      t, value ...             means over time, stacked, each named by its column
  *     table      any                      a plain table of the first REPORT_ROWS rows
  *     rows       any                      the first REPORT_MANY rows, for a script of the page that knows the columns

@@ -152,13 +152,13 @@ static int band(struct report *r, sqlite3_stmt *st) {
     return rc;
 }
 
-/* The last value of a row's counter: its time, the value, and its trace. */
+/* The last value of a row's counter: its time, the value, and its process. */
 struct counter {
     double at, v;
-    int64_t trace;
+    int64_t process;
 };
 
-/* Returns by how much per second a counter grew since the previous row of its key and trace, which a[row] keeps; NAN for the first. lag() in SQL
+/* Returns by how much per second a counter grew since the previous row of its key and process, which a[row] keeps; NAN for the first. lag() in SQL
  * would do this, but its window takes five times as long as reading the rows, of which a day of 64 ranks has millions. */
 static double rate(struct counter **a, uint32_t *n, uint32_t row, struct counter now) {
     double grown = NAN;
@@ -168,11 +168,11 @@ static double rate(struct counter **a, uint32_t *n, uint32_t row, struct counter
         if (!more)
             return NAN;
         for (uint32_t i = *n; i < (row + 1) * 2; i++)
-            more[i] = (struct counter){.trace = -1};
+            more[i] = (struct counter){.process = -1};
         *a = more;
         *n = (row + 1) * 2;
     }
-    if ((*a)[row].trace == now.trace && now.at > (*a)[row].at)
+    if ((*a)[row].process == now.process && now.at > (*a)[row].at)
         grown = (now.v - (*a)[row].v) / (now.at - (*a)[row].at);
     (*a)[row] = now;
     return grown;

@@ -45,8 +45,7 @@ struct sql_run {
         OPTION_WORD("markdown", 0, &(run)->format, "markdown"),                                    \
         OPTION_WORD("box", 0, &(run)->format, "box"),                                              \
         OPTION_WORD("table", 0, &(run)->format, "table"),                                          \
-        OPTION_WORD("jsonl", 0, &(run)->format, "jsonl"),                                          \
-        OPTION_NUMBER("timeout", 0, &(run)->timeout, 0.001, 1e9, OPTION_SECONDS)
+        OPTION_WORD("jsonl", 0, &(run)->format, "jsonl"), OPTION_TIMEOUT(&(run)->timeout)
 option_take sql_run_format;
 
 /* Returns TOOL_OK, TOOL_USAGE (several results for a format that can hold only one) or TOOL_FAILED, after printing why. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stack_print.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "../traces/visible.h"
 #include "common.h"
 #include "rows.h"
 
-#define NAMES_SHOWN 8
+#define NAMES_SHOWN  8
+#define RANGES_SHOWN 20 /* of thousands of ranks, one line would fill the screen */
 
 static void put_who(FILE *f, const struct stack_who *w, const struct stack_node *n) {
     fprintf(f, "%u %s%s: ", n->nwho, w->by_pid ? "process" : "rank",
@@ -15,7 +17,7 @@ static void put_who(FILE *f, const struct stack_who *w, const struct stack_node 
             : w->by_pid  ? "es"
                          : "s");
     if (!w->names) {
-        stack_print_ranges(f, n);
+        stack_print_ranges(f, n, RANGES_SHOWN);
         return;
     }
     for (unsigned i = 0; i < n->nwho && i < NAMES_SHOWN; i++) {
@@ -77,7 +79,7 @@ static void put_fields(FILE *f, const struct stack_who *w, const struct stack_no
         fputc(']', f);
     } else {
         fputc('"', f);
-        stack_print_ranges(f, n);
+        stack_print_ranges(f, n, UINT_MAX);
         fputc('"', f);
     }
     if (n->waited >= 0)

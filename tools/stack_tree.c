@@ -130,8 +130,12 @@ const struct stack_node *stack_tree_root(struct stack_tree *t) {
     return &t->root;
 }
 
-void stack_print_ranges(FILE *f, const struct stack_node *n) {
+void stack_print_ranges(FILE *f, const struct stack_node *n, unsigned most) {
     for (unsigned i = 0, k; i < n->nwho; i = k) {
+        if (!most--) {
+            fprintf(f, " and %u more", n->nwho - i);
+            return;
+        }
         for (k = i + 1; k < n->nwho && n->who[k] == n->who[k - 1] + 1; k++)
             ;
         fprintf(f, "%s%d", i ? "," : "", n->who[i]);

@@ -34,7 +34,7 @@ int stack_tree_add(struct stack_tree *t, int who, const char *const *frames, uns
                    double waited);
 /* Sorts the children, and the processes on them, and returns the root, whose text is "". */
 const struct stack_node *stack_tree_root(struct stack_tree *t);
-/* Prints the processes on a node as "0-2,7,9-11". */
-void stack_print_ranges(FILE *f, const struct stack_node *n);
+/* Prints the processes on a node as "0-2,7,9-11"; of more than `most` ranges the first ones, and how many processes are not in these. */
+void stack_print_ranges(FILE *f, const struct stack_node *n, unsigned most);
 
 #endif

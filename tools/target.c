@@ -122,7 +122,7 @@ int target_show(const char *answer) {
         fputs(out, stdout);
     if (value)
         printf("%s\n", value);
-    if (j && !ok) {
+    if (j && !ok && (error || !late)) {
         fflush(stdout);
         fprintf(stderr, "%s%s", error ? error : "unknown error",
                 error && *error && error[strlen(error) - 1] == '\n' ? "" : "\n");

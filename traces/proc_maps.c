@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/ioctl.h>
 
 #include "proc.h"
@@ -244,21 +245,41 @@ struct map_query {
 #define MAP_QUERY_SHARED 0x08 /* only shared mappings */
 #define MAP_QUERY_NEXT   0x10 /* at the address or the next one */
 #define MAP_QUERY_FILE   0x20
+#define MADE_FIRST       (64ull << 20) /* bytes */
+
+/* Returns an address below which few of the mappings are that a program makes when it starts; 0: not known. The kernel places the dynamic loader
+ * above all that is mapped later, and walks over all mappings between the address that it is asked for and what it finds. */
+static uint64_t made_first(pid_t pid) {
+    uint64_t auxv[128] = {0};
+    ssize_t n = proc_file(pid, pid, "auxv", (char *)auxv, sizeof auxv);
+
+    for (size_t i = 0; n > 0 && i + 1 < sizeof auxv / sizeof *auxv && auxv[i] != AT_NULL; i += 2)
+        if (auxv[i] == AT_BASE && auxv[i + 1] > MADE_FIRST)
+            return auxv[i + 1] - MADE_FIRST;
+    return 0;
+}
 
 int proc_has_shared(pid_t pid, const char *part) {
     char path[64], name[PATH_MAX] = "";
     struct map_query q = {.size = sizeof q,
                           .flags = MAP_QUERY_SHARED | MAP_QUERY_NEXT | MAP_QUERY_FILE};
+    uint64_t from = made_first(pid), until = UINT64_MAX; /* first these, then those below them */
     int fd, rc = 0, found = 0;
 
     snprintf(path, sizeof path, "/proc/%d/maps", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
+    q.addr = from;
     while (fd >= 0 && rc == 0 && !found) {
         q.name = (uintptr_t)name;
         q.name_size = sizeof name;
-        rc = ioctl(fd, MAP_QUERY, &q) < 0 ? -errno : 0;
+        rc = ioctl(fd, MAP_QUERY, &q) < 0 ? -errno : q.start >= until ? -ENOENT : 0;
         found = rc == 0 && q.name_size > 0 && q.name_size <= sizeof name && strstr(name, part);
         q.addr = q.end;
+        if (rc == -ENOENT && from) {
+            q.addr = rc = 0;
+            until = from;
+            from = 0;
+        }
     }
     if (fd >= 0)
         close(fd);

@@ -24,18 +24,23 @@
 #define FIRST_BLOCKS                                                                               \
     65536 /* the process record is in one of them: in a segment it comes after copies of the dictionaries */
 #define FIRST_RAW   (1u << 20)
+#define HOSTS_PIDS  0xeffffffc /* inode of the first namespace of process ids, in every kernel */
 #define YOUNG_S     3
 #define WAIT_TRIES  100 /* times 20 ms */
 #define YOUNG_TRIES 25
 
 /* ---- who we are ---- */
 
+/* Containers that share a host's name may start at the same moment, each with a process 1: so the name of their namespace belongs to it. */
 void run_self(char *buf, size_t n) {
-    char host[65] = "";
+    char host[65] = "", space[24] = "";
     uint64_t start = 0;
+    struct stat st;
     proc_began(getpid(), &start);
     gethostname(host, sizeof host - 1);
-    snprintf(buf, n, "%s-%d-%" PRIu64, host, (int)getpid(), start);
+    if (stat("/proc/self/ns/pid", &st) == 0 && st.st_ino != HOSTS_PIDS)
+        snprintf(space, sizeof space, "-%lu", (unsigned long)st.st_ino);
+    snprintf(buf, n, "%s-%d-%" PRIu64 "%s", host, (int)getpid(), start, space);
 }
 
 void run_job(char job[RUN_ID], int (*env)(const char *name, char *buf, size_t n)) {

@@ -3,8 +3,8 @@
  * run.h - which run a trace belongs to, and which file a process of a run writes to. One rule for all ways to start a recording
  * (probing-record, PROBING=1, probing.enable(), an injection):
  *
- *   1. A run is its first process and all processes that it starts. Its identity, `run`, is HOST-PID-START of the first process;
- *      the others inherit it (PROBING_RUN, and memory across fork). `job` is a launcher's name for a job of several nodes:
+ *   1. A run is its first process and all processes that it starts. Its identity, `run`, is HOST-PID-START of the first process, in a
+ *      container HOST-PID-START-NAMESPACE; the others inherit it (PROBING_RUN, and memory across fork). `job` is a launcher's name for a job of several nodes:
  *      TORCHELASTIC_RUN_ID, PMIX_NAMESPACE or SLURM_JOB_ID. Two traces are of one run where `run` or `job` is the same.
  *   2. The first process writes FILE, every other one of the run FILE.d/HOST[-rRANK]-PID.zst.
  *   3. What an earlier run has left under FILE and FILE.d is moved to FILE.old and FILE.old.d (.old.2, ... when
@@ -32,7 +32,7 @@ struct run_id {
     char run[RUN_ID], job[RUN_ID]; /* "" when not known */
 };
 
-/* Stores HOST-PID-START of the calling process; always the same text for one process. */
+/* Stores HOST-PID-START[-NAMESPACE] of the calling process; always the same text for one process. */
 void run_self(char *buf, size_t n);
 /* Stores the launcher's name of the job, "" when none is set. Variables are read by env(name, buf, n), which returns 1 when one is set. */
 void run_job(char job[RUN_ID], int (*env)(const char *name, char *buf, size_t n));

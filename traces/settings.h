@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define SETTING_TEXT_MAX 512 /* bytes of a value, NUL included */
-#define SETTING_WHY      320
+#define SETTING_WHY      512
 
 enum setting_kind {
     SETTING_FLAG,    /* u: 0 or 1. "0", "1", "off", "on" */

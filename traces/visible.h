@@ -5,6 +5,7 @@
  *
  *     visible_text(stderr, name);
  *     char *text = visible_json(cJSON_PrintUnformatted(j));
+ *     tool_say("next: probing-convert %s out.db", visible_quoted(path, quoted, sizeof quoted));
  *
  * Write errors stay in the stream. No state.
  */
@@ -26,5 +27,8 @@ void visible_bytes(FILE *f, const void *text, size_t n);
 /* Makes JSON text safe: unsafe characters in its strings become \u escapes (the same values for a reader), and bytes that are no UTF-8
  * become U+FFFD. Takes malloc()ed text and returns malloc()ed text in its place; NULL: no memory, or it was given NULL. */
 char *visible_json(char *json);
+
+/* Quotes the text for a shell where it needs quotes. Returns buf; what does not fit is cut off. */
+const char *visible_quoted(const char *text, char *buf, size_t n);
 
 #endif

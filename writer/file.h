@@ -7,11 +7,10 @@
  *     tracefile_seek_table(&f)
  *     tracefile_close(&f)
  *
- * The code runs inside another program, which may close descriptors that it does not know, and then get the same number for a
- * file of its own. So before every use the descriptor is compared with the file's identity, and the file is opened again by its
- * path when the descriptor is not ours any more.
- * A file that has no name left counts as gone (-ENOENT): nobody would ever see what is written to it.
- * With `none` set there is no file: appended bytes are counted and thrown away.
+ * The code runs inside another program, which may close descriptors that it does not know, and then get the same number for a file of its own. So before every
+ * use the descriptor is compared with the file's identity, and the file is opened again by its path when the descriptor is not ours any more. A file that has
+ * no name left counts as gone (-ENOENT): nobody would ever see what is written to it. With `none` set there is no file: appended bytes are counted and thrown
+ * away.
  *
  * The caller must block or ignore SIGXFSZ. One thread at a time. Functions return 0 or -errno.
  */

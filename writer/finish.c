@@ -2,10 +2,9 @@
 /*
  * finish.c - completes the trace of a process that died: declared in writer.h.
  *
- * The dictionaries, the sequence number and the losses counted so far are read back from the trace; the records that had not
- * reached the trace come from the live file (internal.h says why each is written exactly once). The rest is done by the
- * writer's own code, on a copy of the live file: nobody can change it during the work, and if this finisher is killed, the
- * next one begins where this one did.
+ * The dictionaries, the sequence number and the losses counted so far are read back from the trace; the records that had not reached the trace come from the
+ * live file (internal.h says why each is written exactly once). The rest is done by the writer's own code, on a copy of the live file: nobody can change it
+ * during the work, and if this finisher is killed, the next one begins where this one did.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -180,7 +179,7 @@ static int open_trace(struct writer *w) {
     return rc ? rc : memcmp(begin, start, n) ? -ESTALE : 0;
 }
 
-/* Writes who the process was, as far as the live file tells: it was killed before it wrote its process record. */
+/* Writes who the process was, as far as the live file tells: it was killed before it wrote its process record, or that was removed with its trace. */
 static int put_process(struct writer *w) {
     const struct live *l = w->live;
 #define TEXT(field) value_bytes(l->field, strnlen(l->field, sizeof l->field))
@@ -221,12 +220,13 @@ static int finish(struct writer *w, const char *reason, int signal) {
     place_cursors(w);
     if (s.end < w->file.len && (rc = tracefile_cut(&w->file, s.end)))
         return rc;
+    int is_new = !w->file.len, was_removed = is_new && w->live->trace_bytes;
     __atomic_store_n(&w->live->trace_bytes, w->file.len, __ATOMIC_RELEASE);
-    if (w->file.len == 0)
-        rc = writer_put_schema(w);
+    if (is_new && !(rc = writer_put_schema(w)) && was_removed)
+        rc = put_process(w);
     if (!rc)
         rc = writer_read_rings(w, 1);
-    if (!rc && !w->file.len && !w->recovered)
+    if (!rc && is_new && !was_removed && !w->recovered)
         rc = put_process(w);
     if (!rc)
         rc = writer_flush(w);

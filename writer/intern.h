@@ -7,10 +7,8 @@
  *     rc = dicts_define(&d, TRACE_stack, key, d.map[TRACE_stack].n + 1);  // ids: 1, 2, ... per record type
  *     dicts_free(&d);
  *
- * Strings are keyed by string_key(), a 64-bit hash of their bytes: with 100,000 distinct strings the
- * chance that any two collide is 3 in 10^10. Key 0 and the empty string mean "none", id 0.
- * DICTS_BOUND keeps all maps together within 4 MiB, whichever way they fill up.
- * One thread at a time. Memory by malloc.
+ * Strings are keyed by string_key(), a 64-bit hash of their bytes: with 100,000 distinct strings the chance that any two collide is 3 in 10^10. Key 0 and the
+ * empty string mean "none", id 0. DICTS_BOUND keeps all maps together within 4 MiB, whichever way they fill up. One thread at a time. Memory by malloc.
  */
 #ifndef PROBING_WRITER_INTERN_H
 #define PROBING_WRITER_INTERN_H

@@ -328,8 +328,9 @@ const char *live_problem(const struct live *l, char *buf, size_t n) {
 static struct ring *get(struct live *l, unsigned from, unsigned end, uint32_t tid) {
     for (unsigned i = from; i < end; i++) {
         struct ring *r = live_ring(l, i);
-        if (__atomic_load_n(&r->state, __ATOMIC_RELAXED) == RING_FREE &&
-            sys_swap(&r->state, RING_FREE, RING_OWNED) == RING_FREE) {
+        uint32_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
+        if ((state == RING_FREE || (state == RING_LEFT && ring_used(r) < r->size / 2)) &&
+            sys_swap(&r->state, state, RING_OWNED) == state) {
             __atomic_store_n(&r->owner, tid, __ATOMIC_RELAXED);
             return r;
         }
@@ -348,12 +349,16 @@ struct ring *live_ring_get_large(struct live *l, uint32_t tid) {
     if (r && !madvise((void *)page, (uintptr_t)(r->data + r->size) - page, MADV_POPULATE_WRITE))
         return r;
     if (r)
-        __atomic_store_n(&r->state, RING_FREE, __ATOMIC_RELEASE);
+        live_ring_leave(r); /* it may have records that are not drained yet */
     return live_ring_get(l, tid);
 }
 
 void live_ring_orphan(struct ring *r) {
     __atomic_store_n(&r->state, RING_ORPHAN, __ATOMIC_RELEASE);
+}
+
+void live_ring_leave(struct ring *r) {
+    __atomic_store_n(&r->state, RING_LEFT, __ATOMIC_RELEASE);
 }
 
 /* ---- a live file that its owner may cut short while we have it mapped ---- */

@@ -153,8 +153,10 @@ const char *live_problem(const struct live *l, char *buf, size_t n);
 struct ring *live_ring_get(struct live *l, uint32_t tid);
 /* Returns a large ring if one is free and there is space for it, which is allocated now (Linux 5.14); else as live_ring_get(). Not for signal handlers. */
 struct ring *live_ring_get_large(struct live *l, uint32_t tid);
-/* Gives up the ring of a thread that has ended: it is drained, then becomes free again. */
+/* Gives up the ring of a thread that has ended: it is drained, then becomes free again. A program that starts many short threads must not use up all rings
+ * before they are drained: so live_ring_leave() is for threads that have completed all their records. Another thread can have that ring at once. */
 void live_ring_orphan(struct ring *r);
+void live_ring_leave(struct ring *r);
 
 /* Client side of the mailbox. Posts a request and waits for the reply, at most timeout_ms. Returns 0, with the agent's *status, the reply
  * cut to n - 1 bytes (n > 0) plus a NUL, and *reply_len set; 1: the same, for an evaluation that was interrupted because its time was over;

@@ -115,8 +115,11 @@ int live_mail_call(struct live *l, enum mail_kind kind, const char *request, siz
 out:
     __atomic_store_n(&m->lock, 0, __ATOMIC_RELEASE);
     sys_wake(&m->lock);
-    if (rc == -ETIMEDOUT || rc == -ECANCELED) /* tells the agent that nobody waits any more */
+    if (rc == -ETIMEDOUT || rc == -ECANCELED) { /* tells the agent that nobody waits any more */
         wake(l);
+        /* Until it knows, it could take our next call for this one. */
+        wait_while(l, MAIL_TAKEN, MAIL_TAKEN, sys_now() + CHECK_NS);
+    }
     return rc ? rc : late;
 }
 

@@ -4,10 +4,9 @@
 #include "sys.h"
 
 /*
- * Memory order. The producer may only reserve what the reader has cleared: tail is released after
- * the clearing and acquired before the reserving. A record's bytes are released by the header's
- * last store (commit) and acquired by the reader's load of the header. Head is moved by
- * compare-and-swap because a signal handler on the same thread may have moved it in between.
+ * Memory order. The producer may only reserve what the reader has cleared: tail is released after the clearing and acquired before the reserving. A record's
+ * bytes are released by the header's last store (commit) and acquired by the reader's load of the header. Head is moved by compare-and-swap because a signal
+ * handler on the same thread may have moved it in between.
  */
 
 static uint64_t *word_at(struct ring *r, uint64_t pos) {

@@ -36,7 +36,8 @@
 #define RING_LEN  (RING_OPEN - 1)
 #define RING_PAD  0xffffu /* type of the record that fills the end of the ring */
 
-enum ring_state { RING_FREE, RING_OWNED, RING_ORPHAN /* owner gone, still to be drained */ };
+/* ORPHAN: owner gone, still to be drained; LEFT: the same, but all its records are complete, so another thread may go on in it */
+enum ring_state { RING_FREE, RING_OWNED, RING_ORPHAN, RING_LEFT };
 
 /* Lies in the live file: 128 bytes, then `size` bytes of data. All fields are accessed with __atomic. */
 struct ring {

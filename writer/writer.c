@@ -170,7 +170,7 @@ static int rings_short(struct writer *w) {
             continue;
         if (ring_used(r) > r->size / 2)
             return 1;
-        taken++;
+        taken += state != RING_LEFT;
         orphans += state == RING_ORPHAN;
     }
     return orphans && taken > w->live->nrings / 4 * 3;

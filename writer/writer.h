@@ -20,8 +20,7 @@
  * After a write error (disk full, vanished directory) the status is sticky: the file is truncated to its last whole
  * block, nothing more is written, and the rings are still emptied, with their records counted as lost.
  *
- * One thread at a time; never called from a signal handler. Allocates with malloc. Nothing here
- * exits, aborts or prints; functions return 0 or -errno.
+ * One thread at a time; never called from a signal handler. Allocates with malloc. Nothing here exits, aborts or prints; functions return 0 or -errno.
  */
 #ifndef PROBING_WRITER_WRITER_H
 #define PROBING_WRITER_WRITER_H
@@ -91,11 +90,10 @@ enum { WRITER_FLUSH = 1 /* write the blocks out even if they are small */ };
 /* Returns 0, or the sticky status: the -errno of the first failed write, or -ENOMEM. */
 int writer_drain(struct writer *w, int flags);
 /*
- * Continues in a new file. The current one is closed (end "rotated", seek table) and renamed to `old_name`, on the
- * same file system; the new one takes its name. The new file is complete by itself: it has the dictionaries in use.
- * The caller must again emit what describes the process (process, clock, config, threads). Increments live->segment.
- * Returns 0 or -errno with nothing changed, except that after a disk error an end "rotated" and a seek table may be
- * in the middle of the trace. -EEXIST: old_name exists.
+ * Continues in a new file. The current one is closed (end "rotated", seek table) and renamed to `old_name`, on the same file system; the new one takes its
+ * name. The new file is complete by itself: it has the dictionaries in use. The caller must again emit what describes the process (process, clock, config,
+ * threads). Increments live->segment. Returns 0 or -errno with nothing changed, except that after a disk error an end "rotated" and a seek table may be in the
+ * middle of the trace. -EEXIST: old_name exists.
  */
 int writer_next_segment(struct writer *w, const char *old_name);
 /* Bytes written into the current segment, without those it began with; its start time, in ns of CLOCK_MONOTONIC. */

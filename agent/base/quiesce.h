@@ -12,9 +12,8 @@
  * Where an atomic addition to a shared cache line costs too much, each thread has an `inside` of its own, never nested: quiesce_enter_own(),
  * quiesce_leave_own(). The owner then calls quiesce_prepare() before the object exists, and quiesce_fence() between quiesce_set() and the waits.
  *
- * Memory order. The user and the owner each write one variable and then read the other's. If both reads could return the old values, the owner
- * would free what the user goes on to use. Processors allow this, even x86-64 (a store waits in the store buffer while later loads execute), and
- * so do release and acquire.
+ * Memory order. The user and the owner each write one variable and then read the other's. If both reads could return the old values, the owner would free what
+ * the user goes on to use. Processors allow this, even x86-64 (a store waits in the store buffer while later loads execute), and so do release and acquire.
  *
  *     shared   All four accesses are sequentially consistent. In their total order, either the user's addition precedes the owner's
  *              read, which sees it, or the owner's write precedes the user's read, which finds NULL or the next object.

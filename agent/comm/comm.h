@@ -119,6 +119,7 @@ struct comm_layout {
 extern struct comm_layout comm_layout; /* filled in before anything is installed */
 void comm_install(void);               /* a pending call, once */
 void comm_python_measure(void);        /* a pending call */
-void comm_python_names(void);          /* a pending call: names of groups */
+extern int comm_soon;         /* (a) the program may communicate as soon as torch is imported */
+void comm_python_names(void); /* a pending call: names of groups */
 
 #endif

@@ -76,10 +76,8 @@ static int root_offset(void *distributed, const char *name) {
     if (opts && mark && !py.PyObject_SetAttrString(opts, "rootRank", mark)) {
         const char *p = value_of(opts);
         for (int i = 0; p && i < 128 && at < 0; i += 8) {
-            int64_t v;
-            if (memory_read_self((uint64_t)(uintptr_t)p + (unsigned)i, &v, 8))
-                break;
-            if (v == MARK)
+            int64_t v = 0;
+            if (!memory_read_self((uint64_t)(uintptr_t)p + (unsigned)i, &v, 8) && v == MARK)
                 at = i;
         }
     }
@@ -95,8 +93,7 @@ static int root_offset(void *distributed, const char *name) {
 static int tag_offset(void) {
     unsigned char code[CODE_BYTES] = {0};
     void *cpu;
-    uint32_t load, store;
-    int this_in_rbx = 0;
+    uint32_t load, store, this_in_rbx = 0;
     void *p = loaded_find("libtorch_cpu.so", &cpu)
                   ? NULL
                   : dlsym(cpu, "_ZN4c10d16ProcessGroupGloo7nextTagEv");
@@ -118,9 +115,10 @@ static int tag_offset(void) {
 void comm_python_measure(void) {
     static const char *const options[4] = {"BroadcastOptions", "ReduceOptions", "GatherOptions",
                                            "ScatterOptions"};
-    static int tries, known;
+    static int tries, known, brief = 5000;
     void *torch = capi_module("torch"), *c10d = capi_module("torch.distributed.distributed_c10d");
     CAPI_AUTO void *world = capi_attr(c10d, "init_process_group");
+    __atomic_store_n(&comm_soon, world && !torch && brief-- > 0, __ATOMIC_RELAXED);
     if (!torch || !world || known)
         return; /* torch is still being imported: try again later */
     /* Not within a TorchDispatchMode of the program's, which would see it. */
@@ -147,12 +145,11 @@ static void take_ranks(struct comm_group *g, void *dict) {
     void *key, *value;
     ssize_t at = 0;
     uint32_t n = 0;
+    g->nranks = 0; /* if they are too many to list: all or nothing */
     while (py.PyDict_Next(dict, &at, &key, &value)) {
         long global = capi_long(key, -1), mine = capi_long(value, -1);
-        if (global < 0 || mine < 0 || mine >= (long)(sizeof g->ranks / sizeof *g->ranks)) {
-            g->nranks = 0; /* too many to list: all or nothing */
+        if (global < 0 || mine < 0 || mine >= (long)(sizeof g->ranks / sizeof *g->ranks))
             return;
-        }
         g->ranks[mine] = (uint64_t)global;
         n++;
     }

@@ -148,6 +148,10 @@ static int begin(struct agent *a, const char *conf, const char *how) {
     return spawn_service();
 }
 
+const char *probing_agent_refusal(void) {
+    return probing_agent.barred;
+}
+
 int probing_agent_start(const char *conf, const char *how) {
     struct agent *a = &probing_agent;
     int saved = errno, err;

@@ -45,6 +45,8 @@
  * waits for that). Returns 0; -EALREADY when the process is recorded already; or -errno. Not async-signal-safe.
  */
 PROBING_EXPORT int probing_agent_start(const char *conf, const char *how);
+/* Why that was refused, for the user; "": it was not, or it failed. */
+PROBING_EXPORT const char *probing_agent_refusal(void);
 
 /*
  * Ends recording: wakes the service thread and waits until it has closed the trace, for at most timeout_ms. `status`: the argument

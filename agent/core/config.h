@@ -27,7 +27,7 @@ struct agent_config {
     char run_dir[CONFIG_PATH], xdg[CONFIG_PATH]; /* PROBING_RUN_DIR and XDG_RUNTIME_DIR, or "" */
     int passive;                                 /* only answer requests, record nothing */
     unsigned ncomplaints;
-    char complaints[CONFIG_COMPLAINTS][384];
+    char complaints[CONFIG_COMPLAINTS][576]; /* SETTING_WHY, and the name of a variable */
 };
 
 /* The run, and this process's ranks in it as given by the launcher (torchrun, Slurm, Open MPI); -1: not known. */

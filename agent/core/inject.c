@@ -192,7 +192,7 @@ static void *load_agent(const char *path) {
 static void start(void) {
     char conf[CONF_MAX], buf[4096];
     int (*begin)(const char *, const char *) = NULL;
-    const char *path, *call, *text = "inject.conf cannot be read";
+    const char *(*refusal)(void), *path, *call, *text = "inject.conf cannot be read";
     void *agent;
     int err = beside("inject.conf", buf, sizeof buf);
     if (!err && access(buf, R_OK))
@@ -228,6 +228,8 @@ static void start(void) {
     }
     err = begin(conf, "inject");
     text = !err ? "ok" : err == -EALREADY ? "already recording" : strerrordesc_np(-err);
+    if (err && (refusal = dlsym(agent, "probing_agent_refusal")) && *refusal())
+        text = refusal();
 out:
     report(err, text);
     left_alone(conf);

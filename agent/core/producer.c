@@ -4,25 +4,17 @@
 #include "agent/base/quiesce.h"
 #include "agent/core/state.h"
 
-#define IDLE_MAX 16 /* rings of ended threads that are kept for new ones */
-
 static uint32_t generation;  /* (a) */
 static struct producer *all; /* (a) every node ever made; none is freed */
-static uint32_t idle;        /* (a) rings of this recording whose threads have ended */
 static pthread_key_t key;
 static __thread struct producer *mine;
 
-/* A program that starts many short threads must not use up all rings before they are drained: so a few rings are kept for new threads as they are. */
 static void thread_ends(void *arg) {
     struct producer *p = arg;
     struct live *l = quiesce_enter_own(&p->inside, &agent_word.open);
-    if (!l || p->generation != __atomic_load_n(&generation, __ATOMIC_RELAXED)) {
-        p->ring = NULL;
-    } else if (p->ring && __atomic_add_fetch(&idle, 1, __ATOMIC_RELAXED) > IDLE_MAX) {
-        __atomic_fetch_sub(&idle, 1, __ATOMIC_RELAXED);
-        live_ring_orphan(p->ring);
-        p->ring = NULL;
-    }
+    if (l && p->ring && p->generation == __atomic_load_n(&generation, __ATOMIC_RELAXED))
+        live_ring_leave(p->ring);
+    p->ring = NULL;
     quiesce_leave_own(&p->inside);
     mine = NULL;
     __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
@@ -56,8 +48,6 @@ static struct producer *my_node(void) {
         __atomic_store_n(&p->gone, 1, __ATOMIC_RELEASE);
         return NULL;
     }
-    if (p->ring && p->generation == __atomic_load_n(&generation, __ATOMIC_RELAXED))
-        __atomic_fetch_sub(&idle, 1, __ATOMIC_RELAXED);
     p->tid = (uint32_t)syscall(SYS_gettid);
     mine = p;
     return p;
@@ -127,7 +117,6 @@ void producer_note(unsigned level, const char *part, const char *text) {
 void producer_open(struct live *live) {
     quiesce_prepare();
     __atomic_fetch_add(&generation, 1, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&idle, 0, __ATOMIC_RELAXED);
     quiesce_set(&agent_word.open, live);
 }
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h - the values of the settings of traces/settings.def in this process, and how they change while it runs.
- * settings.def says how to add a setting.
+ * settings.h - the values of the settings of traces/settings.def in this process, and how they change while it runs. settings.def says how to add a setting.
  *
  *     uint64_t ns = settings_number(SETTING_metrics);                       read it at each use: never stale
  *     settings_watch(SETTING_torch_profiling, changed);                     or be called: static void changed(void)
  *     if (settings_set("torch.profiling", "off", why, sizeof why)) ... why  change it, from any thread
  *
- * At the start the values come from the injection's KEY=VALUE lines, else the environment, else the table (config.h). A
- * change comes through the mailbox (`probing config`) or settings_set(); the service thread then calls the watcher and
- * writes a config record. A forked child keeps its parent's values.
+ * At the start the values come from the injection's KEY=VALUE lines, else the environment, else the table (config.h). A change comes through the mailbox
+ * (`probing config`) or settings_set(); the service thread then calls the watcher and writes a config record. A forked child keeps its parent's values.
  */
 #ifndef PROBING_AGENT_SETTINGS_H
 #define PROBING_AGENT_SETTINGS_H
@@ -24,9 +22,8 @@ size_t settings_text(enum setting_id id, char *buf, size_t n);
 /* Returns a number that changes with each change of the value. Callable from any thread and any signal handler. */
 uint32_t settings_version(enum setting_id id);
 /*
- * Checks and stores a value. The service thread makes it take effect (settings_apply), at its next round or when it is
- * woken. Returns 0; -ENOENT when there is no such key; -EINVAL when the value is invalid. On error, `why` (of SETTING_WHY
- * bytes) is one line that tells the user why. Callable from any thread.
+ * Checks and stores a value. The service thread makes it take effect (settings_apply), at its next round or when it is woken. Returns 0; -ENOENT when there is
+ * no such key; -EINVAL when the value is invalid. On error, `why` (of SETTING_WHY bytes) is one line that tells the user why. Callable from any thread.
  */
 int settings_set(const char *key, const char *text, char *why, size_t n);
 /*

@@ -18,7 +18,7 @@
 struct step {
     uint64_t number;     /* 0, 1, 2, ... */
     uint64_t begin, end; /* ns of CLOCK_MONOTONIC; begin 0: not known */
-    int over;            /* reported when the next step begins, so all its assignments are done */
+    int over;            /* the next call has begun: no assignment follows; 2: by evaluation */
     int anew; /* what was reported before were evaluations or passes of this step, not steps */
 };
 

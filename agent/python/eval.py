@@ -7,6 +7,7 @@ evaluate(options: bytes, source: bytes, limit: int) -> bytes, a JSON object of a
   input session=ID      the same as one input of a console: what is not complete yet is not run
   complete session=ID   the names that the end of the source can be completed to
   end session=ID        the console is closed
+  output                what the last evaluation that has not ended has printed: nobody waits for its answer any more
   deadline=SECONDS      with eval: TimeoutError after that time; for code that nobody can interrupt from another thread
   frame=N               with the first two: names are those of the main thread's N-th frame, 0 is the innermost
 
@@ -401,6 +402,11 @@ def evaluate(options, source, limit):
         if words[0] == "end":
             sessions.pop(options.get("session"), None)
             last_values.pop(options.get("session"), None)
+        elif words[0] == "output":
+            unheard = [running[thread][2] for thread in running if thread != ident][-1:]
+            parts.extend("".join(printed) for printed in unheard)
+            for printed in unheard:
+                del printed[:]
         elif words[0] == "complete":
             more = name_list(completions(source, namespace(options)), limit)
         elif words[0] == "input" and incomplete(source):
@@ -415,7 +421,7 @@ def evaluate(options, source, limit):
                 result = seen(run, source, names)
             if result is not None:
                 value = repr(result)
-        ok = True
+        ok = words[0] != "output"
     except BaseException as e:
         error = describe(source)
         if isinstance(e, SystemExit) and words[0] == "input":

@@ -95,16 +95,15 @@ static void be_first(void) {
 /* PyThreadState_New() takes a lock of CPython's without holding the GIL. Until 3.11 the child of os.fork() takes this lock before CPython initialises it again,
  * and would hang if a thread of ours held it at the fork: so no fork begins meanwhile. Returns 1 if a state was made, which must be released once more. */
 static int come_in(void) {
-    while (quiesce_enter(&making, &forks)) {
-        quiesce_leave(&making);
-        sys_sleep(SYS_MS);
-    }
-    int makes = py.version < 0x030c0000 && py.PyInterpreterState_Main && capi_usable();
+    void *(*volatile first)(size_t) = malloc; /* a thread's first one takes system calls: */
+    free(first(1));                           /* Python must not end between check and entry */
+    while (quiesce_enter(&making, &forks))
+        quiesce_leave(&making), sys_sleep(SYS_MS);
+    int makes = py.version < 0x030c0000 && py.PyInterpreterState_Main;
     __atomic_fetch_add(&inside, 1, __ATOMIC_SEQ_CST);
-    makes = makes && py.PyThreadState_New(py.PyInterpreterState_Main());
+    makes = makes && capi_usable() && py.PyThreadState_New(py.PyInterpreterState_Main());
     quiesce_leave(&making);
-    visits = 1;
-    patience = PATIENCE_MS;
+    visits = 1, patience = PATIENCE_MS;
     return makes;
 }
 

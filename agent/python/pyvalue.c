@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/python/pyvalue.h"
 
+#include <stdio.h>
+
 #include "agent/python/capi.h"
 #include "traces/float16.h"
 
@@ -19,17 +21,6 @@ void *pyvalue_helper(const char *name) {
     return found;
 }
 
-static size_t cut_text(const char *s, size_t len, char *buf, size_t n) {
-    if (len >= n) {
-        len = n - 1;
-        while (len && ((unsigned char)s[len] & 0xc0) == 0x80)
-            len--;
-    }
-    memcpy(buf, s, len);
-    buf[len] = 0;
-    return len;
-}
-
 const char *pyvalue_utf8(void *str, size_t *n) {
     ssize_t len = 0;
     const char *s = NULL;
@@ -46,7 +37,15 @@ const char *pyvalue_utf8(void *str, size_t *n) {
 size_t pyvalue_text(void *str, char *buf, size_t n) {
     size_t len;
     const char *s = pyvalue_utf8(str, &len);
-    return cut_text(s ? s : "?", s ? len : 1, buf, n);
+    len = s ? len : 1;
+    if (len >= n) {
+        len = n - 1;
+        while (len && ((unsigned char)s[len] & 0xc0) == 0x80)
+            len--;
+    }
+    memcpy(buf, s ? s : "?", len);
+    buf[len] = 0;
+    return len;
 }
 
 #define READ(name, type, is, of)                                                                   \
@@ -70,7 +69,7 @@ static int read_number(const void *at, const char *dtype, struct pyvalue *v) {
     READ("uint8", uint8_t, PYVALUE_INT, (double)x)
     READ("bool", uint8_t, PYVALUE_INT, (double)(x != 0))
     v->kind = PYVALUE_STR;
-    v->n = cut_text(dtype, strlen(dtype), v->text, sizeof v->text);
+    v->n = strlen(strcpy(v->text, dtype));
     return 0;
 }
 #undef READ
@@ -98,8 +97,11 @@ static int take_simple(void *obj, struct pyvalue *v) {
         v->kind = PYVALUE_REAL;
         v->number = py.PyFloat_AsDouble(obj);
     } else if (type == py.Long_Type || type == py.Bool_Type) {
+        long long whole = py.PyLong_AsLongLongAndOverflow(obj, &overflow);
         v->kind = PYVALUE_INT;
-        v->number = (double)py.PyLong_AsLongLongAndOverflow(obj, &overflow);
+        v->number = (double)whole;
+        if (whole > 1ll << 53 || whole < -(1ll << 53)) /* a double may not have all its digits */
+            v->n = (size_t)snprintf(v->text, sizeof v->text, "%lld", whole);
         if (overflow) {
             v->kind = PYVALUE_REAL;
             v->number = py.PyFloat_AsDouble(obj);
@@ -146,5 +148,5 @@ int pyvalue_arrived(void *coming, struct pyvalue *v) {
 void pyvalue_put(struct writer_value *to, const struct pyvalue *v) {
     to[0] = (struct writer_value){.u = v->kind};
     to[1] = (struct writer_value){.f = v->number};
-    to[2] = value_bytes(v->text, v->kind == PYVALUE_STR ? v->n : 0);
+    to[2] = value_bytes(v->text, v->n);
 }

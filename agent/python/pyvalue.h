@@ -23,7 +23,7 @@ struct pyvalue {
     enum pyvalue_kind kind; /* records.def, event_value.kind */
     double number;
     void *coming;
-    size_t n; /* bytes of text */
+    size_t n; /* bytes of text; of an integer, too, if number may have rounded it */
     char text[PYVALUE_TEXT];
 };
 

@@ -15,13 +15,21 @@ def shape(value):
     return "(%s)" % ", ".join(str(n) for n in tuple(value.shape)[:8])
 
 
+def has_memory(torch, value):
+    """Whether the elements lie where data_ptr() says. A class with operators of its own (FakeTensor, DTensor) may have none there; one without
+    (fastai's TensorBase) is stored as torch.Tensor is."""
+    same = getattr(type(value), "__torch_dispatch__", None) is getattr(torch.Tensor, "__torch_dispatch__", None)
+    return same and value.layout is torch.strided
+
+
 def tensor(torch, value):
-    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
-        return "<%s %s>" % (type(value).__name__, shape(value))
+    name = type(value).__name__
+    if not has_memory(torch, value):
+        return "<%s %s>" % (name, shape(value))
     device = value.device.type
     kind = str(value.dtype).replace("torch.", "")
     if value.numel() != 1 or device not in ("cpu", "cuda") or value.is_complex() or value.is_quantized:
-        return "<Tensor %s %s %s>" % (kind, shape(value), value.device)
+        return "<%s %s %s %s>" % ("Tensor" if name == "Parameter" else name, kind, shape(value), value.device)
     if device == "cpu" and value.is_neg():  # in memory it has the other sign: the imaginary part of a conjugate
         import ctypes
         real = {"float32": ctypes.c_float, "float64": ctypes.c_double}.get(kind)

@@ -29,6 +29,7 @@ struct watched {
     int within;        /* it is an attribute that a function called by its function assigns later */
     int due;           /* this step's value is to be read: 1: by NEXT or LATE; 2: by LATE */
     int awaited;       /* its function is on the stack, and its return is to be seen */
+    int trains;        /* its function was on the stack in a step, or returned in one */
 };
 
 struct coming {
@@ -47,8 +48,8 @@ static struct {
     unsigned ncoming;
     uint32_t generation; /* the recording in which their returns are watched */
     uint64_t steps, seek_at, ask_at;
-    uint64_t last_step; /* number of the last step that ended */
-    uint64_t works;     /* number of model calls that have ended */
+    uint64_t last_step, last_end; /* number and end of the last step that ended */
+    uint64_t works;               /* number of model calls that have ended */
     uint64_t search_at; /* value of `works` at which functions not found are searched for again */
 } s;
 /* Calls of the functions below in progress, in any thread: the program's code may run in them, and others end steps then. */
@@ -71,7 +72,7 @@ static void record(const struct coming *c, const struct pyvalue *v) {
 
 /* Notes the Python error that is set, once for each expression, and clears it. */
 static void complain(unsigned expr) {
-    void *type, *value, *trace;
+    CAPI_AUTO void *type = NULL, *value = NULL, *trace = NULL;
     char what[PYVALUE_TEXT] = "?", line[PYVALUE_TEXT + 2 * EXPRS_TEXT + 8];
     py.PyErr_Fetch(&type, &value, &trace);
     if (!s.list[expr].complained && (s.list[expr].late & 3) != 3) { /* 3: it comes later */
@@ -84,9 +85,6 @@ static void complain(unsigned expr) {
                  what);
         producer_note(1, "variables", line);
     }
-    capi_unref(type);
-    capi_unref(value);
-    capi_unref(trace);
 }
 
 /* ---- values ---- */
@@ -150,13 +148,17 @@ static void leave_returns(void) {
         s.list[i].return_sought = 0;
 }
 
+/* What a function that trains and evaluates returns in evaluation is not the last step's; what an evaluating one alone returns (accuracy) is. */
 static void take_return(void *frame, void *code) {
-    uint64_t step = steps_of_now();
+    uint64_t step = steps_of_now(), begun = __atomic_load_n(&steps_begun, __ATOMIC_RELAXED);
+    int trains = step == steps_current(), evaluates = !trains && begun > s.last_end;
     inside++;
-    for (unsigned i = 0; i < s.exprs.n; i++)
-        if (variable_is_of(&s.list[i].var, code)) {
-            take(i, frame, code, step, 1);
-            s.list[i].due = s.list[i].awaited = s.list[i].on_stack = 0;
+    for (struct watched *w = s.list; w < s.list + s.exprs.n; w++)
+        if (variable_is_of(&w->var, code)) {
+            w->trains |= trains || w->on_stack;
+            if (!evaluates || w->on_stack || !w->trains)
+                take((unsigned)(w - s.list), frame, code, step, 1);
+            w->due = w->awaited = w->on_stack = 0;
         }
     inside -= inside != 0; /* 0: this is a child forked within */
 }
@@ -277,6 +279,7 @@ static void seek_functions(void) {
 /* What the stack is searched for, innermost frame first. */
 enum search {
     AT_END, /* a step has ended: variables that their function has assigned by now */
+    PAUSED, /* likewise, but evaluation has begun: what its functions return is not the step's */
     OVER,   /* likewise, but the next step has begun: no variable is assigned later */
     LATE,   /* the next step has ended: variables assigned later, unless they were read meanwhile */
     NEXT,   /* the next batch or call of a model begins: those assigned by now in the step's loop */
@@ -299,11 +302,11 @@ static void on_frame(unsigned i, void *frame, void *code, uint64_t step, enum se
     w->awaited = 1;
     if (what == UNKNOWN)
         return;
-    w->on_stack = 1;
+    w->on_stack = what != PAUSED;
     w->late = what == AT_END ? variable_assigned(&w->var, frame, NULL) : 0;
     if (w->within && (w->late & 3) % 3 == 0)
         w->late = LATE_WITHIN;
-    w->awaited = (w->late & 3) != 0;
+    w->awaited = (w->late & 3) != 0 || what == OVER;
     w->due = (w->late & 3) % 3; /* 3: assigned only behind all loops, and seen at the return */
     if (!w->due)
         take(i, frame, code, step, 0);
@@ -378,8 +381,7 @@ static void read_settings(void) {
         variable_free(&s.list[i].var);
     for (unsigned i = 0; i < s.ncoming; i++)
         capi_unref(s.coming[i].value);
-    memset(&s.exprs, 0, sizeof s.exprs);
-    memset(s.list, 0, sizeof s.list);
+    memset(&s.exprs, 0, sizeof s.exprs), memset(s.list, 0, sizeof s.list);
     s.ncoming = 0;
     s.seek_at = s.steps;
     leave_returns();
@@ -425,25 +427,22 @@ static void work(const struct step *step) {
         read_settings();
     take_coming();
     if (s.generation != producer_generation()) { /* leave_returns() may have been called */
-        s.generation = producer_generation();
-        s.seek_at = s.steps;
+        s.generation = producer_generation(), s.seek_at = s.steps;
         for (unsigned i = 0; i < s.exprs.n; i++)
             if (s.list[i].var.code)
                 watch_return(s.list[i].var.code);
     }
-    if (s.steps >= s.ask_at && !role_has_rank()) {
-        ask_rank();
-        s.ask_at = 2 * s.steps + 1;
-    }
+    if (s.steps >= s.ask_at && !role_has_rank())
+        ask_rank(), s.ask_at = 2 * s.steps + 1;
     if (s.exprs.n) {
         seek_functions();
         if (!step->anew)
             search_stack(s.last_step, LATE);
         for (unsigned i = 0; i < s.exprs.n; i++)
             s.list[i].on_stack = s.list[i].due = s.list[i].awaited = s.list[i].within = 0;
-        search_stack(step->number, step->over ? OVER : AT_END);
-        s.last_step = step->number;
-        arm(any_awaited(0));
+        search_stack(step->number, !step->over ? AT_END : step->over == 1 ? OVER : PAUSED);
+        s.last_step = step->number, s.last_end = step->end;
+        arm(!step->over && any_awaited(0)); /* over: at_work() arms when the call has ended */
     }
     s.steps++;
     inside -= inside != 0;
@@ -484,8 +483,7 @@ void variables_close(struct writer *w) {
     for (unsigned i = 0; i < s.exprs.n && i < EXPRS_MAX && s.steps; i++)
         if (!__atomic_load_n(&s.list[i].matched, __ATOMIC_RELAXED))
             meta_note(w, 1, "variables",
-                      "%s@%s had no value at the end of any step, nor at a return (is the name "
-                      "right?)",
+                      "%s@%s had no value when a step ended, nor at a return (is the name right?)",
                       s.exprs.expr[i].name, s.exprs.expr[i].func);
     if (!s.steps && settings_number(SETTING_torch_exprs))
         meta_note(w, 0, "variables", "no step ended in this process, so no variable was recorded");

@@ -122,6 +122,10 @@ int main(void) {
 #else
     OFF(ts_frame, PyThreadState, frame);
 #endif
+#if PY_VERSION_HEX >= 0x030a0000 && PY_VERSION_HEX < 0x030b0000
+    OFF(ts_cframe, PyThreadState, cframe);
+    OFF(ts_root_cframe, PyThreadState, root_cframe);
+#endif
 #if PY_VERSION_HEX >= 0x030b0000
     OFF(fr_back, FRAME, previous);
     OFF(fr_owner, FRAME, owner);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kinds of objects, and pywalk_repr(). A kind with one shape, with a few pointers in it, is only a row of the table; a
- * kind that needs more has a function.
+ * The kinds of objects, and pywalk_repr(). A kind with one shape, with a few pointers in it, is only a row of the table; a kind that needs more has a function.
  */
 #include "object_render.h"
 

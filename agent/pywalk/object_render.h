@@ -25,10 +25,9 @@
 #define UNUSED __attribute__((unused)) /* a parameter that the table of kinds demands */
 
 /*
- * Where CPython keeps the contents of its objects, in one version: object_table.inc, which gen_objects.py writes from the
- * headers. Offsets are in bytes from the start of their structure, flag_* and kind_* are masks. 0 means that the version has
- * no such thing (a member that some version lacks is never 0 in the others), except for values_capacity, values_first and
- * values_order. The other fields of str and code objects are in offsets.h.
+ * Where CPython keeps the contents of its objects, in one version: object_table.inc, which gen_objects.py writes from the headers. Offsets are in bytes from
+ * the start of their structure, flag_* and kind_* are masks. 0 means that the version has no such thing (a member that some version lacks is never 0 in the
+ * others), except for values_capacity, values_first and values_order. The other fields of str and code objects are in offsets.h.
  */
 struct object_fields {
     /* PyObject, PyVarObject, types */

@@ -19,7 +19,7 @@ struct pywalk_fields {
     /* PyInterpreterState, and its GIL (3.12+: a pointer to it, and the GIL's fields) */
     uint32_t interp_collecting, interp_finalizing;
     uint32_t interp_next, interp_threads, interp_id, interp_gil, gil_holder, gil_locked;
-    /* PyThreadState; the data stack's chunks; 3.11-3.12: the C frame that names the current frame */
+    /* PyThreadState; the data stack's chunks; 3.10-3.12: the C frame of its eval loop (from 3.11 on, names the current frame) */
     uint32_t ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe;
     uint32_t ts_root_cframe, cframe_current;
     uint32_t ts_base_frame; /* 3.15+ */

@@ -120,7 +120,7 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
 }
 
 /*
- * 3.11 and 3.12: a subinterpreter's thread state bears the ids of the thread that created it, but another thread may run in it. The C frame
+ * 3.10 to 3.12: a subinterpreter's thread state bears the ids of the thread that created it, but another thread may run in it. The C frame
  * tells which: glibc's struct pthread lies at the outer end of its thread's stack, except for the main thread.
  */
 static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size_t n,

@@ -212,8 +212,10 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
                 continue;
         }
         if (t && t->listed == s->listing) {
-            /* One more state of the thread (before 3.11, another thread may run in it). The newest is the innermost. */
-            if (th->interp != t->interp && s->pw.version >= 0x030b0000 &&
+            /* One more state of the thread. The newest is the innermost. Before 3.10, another thread may run in it, if there is one (the main interpreter's
+             * states come last). */
+            if (th->interp != t->interp &&
+                (s->pw.version >= 0x030a0000 || s->list[n - 2].interp_id) &&
                 !t->states[CAPTURE_STATES - 2]) {
                 memmove(t->states + 1, t->states, sizeof t->states - sizeof *t->states);
                 t->states[0] = th->tstate;

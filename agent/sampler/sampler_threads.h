@@ -14,7 +14,7 @@
 
 /* A sample that is not written yet: later ticks with the same stack only increase its count. */
 struct pending {
-    uint64_t ts, last; /* first and latest tick */
+    uint64_t ts, last; /* when the first tick looked; latest tick */
     uint64_t stack, pc, cpu_us, count;
     unsigned flags;
 };
@@ -73,7 +73,7 @@ struct sampler_table {
     int private_files;      /* the sampler thread has a table of file descriptors of its own */
     int coarse;             /* thread CPU clocks tick too coarsely to show whether a thread ran */
     int checked, no_signal; /* handler_check() in this tick, and what it found */
-    uint64_t period;        /* sampler_threads_set_period() */
+    uint64_t period, at;    /* sampler_threads_set_period(); when this tick, or burst, looks */
     uint64_t random;
     struct pywalk_thread list[HANDLER_REQUESTS];
 };

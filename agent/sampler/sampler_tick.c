@@ -2,11 +2,10 @@
 /*
  * What happens with each thread at a tick: agent/README.md, life of a sample, 1-4.
  *
- * Why a running thread gets a signal, also when only its Python frames are wanted: reading it from outside without one was tried on
- * two call chains that never mix (8,000 samples at 1 kHz). 3.8: seven samples in ten unreadable; 3.11: one in two unreadable, 4 %
- * impossible stacks; 3.13: 15 % impossible, and a caller at a line where it is not calling in more. With the signal: none of 8,000, on
- * each. The handler takes 1-3 us (5 with cold caches); waking the sampler thread, about 20 us on another CPU, is the same for both ways.
- * A thread that is runnable but has no CPU is read from outside (its clock proves that it stood still).
+ * Why a running thread gets a signal, also when only its Python frames are wanted: reading it from outside without one was tried on two call chains that never
+ * mix (8,000 samples at 1 kHz). 3.8: seven samples in ten unreadable; 3.11: one in two unreadable, 4 % impossible stacks; 3.13: 15 % impossible, and a caller
+ * at a line where it is not calling in more. With the signal: none of 8,000, on each. The handler takes 1-3 us (5 with cold caches); waking the sampler thread,
+ * about 20 us on another CPU, is the same for both ways. A thread that is runnable but has no CPU is read from outside (its clock proves that it stood still).
  */
 
 #include "agent/sampler/sampler_threads.h"
@@ -76,7 +75,7 @@ static void still_sample(struct sampler_table *s, struct sampled *t, uint64_t la
                      first - p->last > s->period + s->period / 2))
         sampled_flush(s, t);
     if (!p->count) {
-        p->ts = first - first % 1000;
+        p->ts = first < s->at ? first - first % 1000 : s->at; /* `last` may be in the future */
         p->stack = stack;
         p->pc = pc;
         p->flags = flags;
@@ -302,7 +301,7 @@ static void follow_epoch(struct sampler_table *s) {
 uint32_t sampler_threads_tick(struct sampler_table *s, const struct tick *tick) {
     uint32_t ran = 0;
     follow_epoch(s);
-    s->checked = 0;
+    s->checked = 0, s->at = tick->at;
     for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         struct tick mine;
         if (t->listed != s->listing)
@@ -389,8 +388,8 @@ static int burst_waits(struct sampler_table *s, uint64_t tick, uint32_t except) 
 
 void sampler_threads_burst(struct sampler_table *s, uint64_t tick, uint32_t except) {
     follow_epoch(s);
-    if (__atomic_load_n(&s->live->native,
-                        __ATOMIC_RELAXED)) /* these stacks may have libraries loaded just now */
+    s->at = tick;
+    if (__atomic_load_n(&s->live->native, __ATOMIC_RELAXED)) /* libraries may just be loaded */
         sampler_threads_modules(s);
     for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
         int posted = t->tid == except ? -EBUSY : handler_withdraw(t->request);

@@ -120,6 +120,11 @@ int frame_compiled(void) {
     return first_frame(py.PyEval_GetFrame(), NEAR, in_compiled) != NULL;
 }
 
+const void *frame_code(void) {
+    CAPI_AUTO void *code = variable_code(py.PyEval_GetFrame());
+    return code;
+}
+
 /* ---- threads ---- */
 
 int frame_left(uint64_t thread) {

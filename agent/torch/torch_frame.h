@@ -24,6 +24,8 @@ const void *frame_whole(void);
 const void *frame_optimizer(void);
 /* Whether this thread is in an optimizer's compiled step(): torch breaks the graph in its decorator, _use_grad(), whose frame is then there. */
 int frame_compiled(void);
+/* The code that this thread runs, a pointer for comparison only. */
+const void *frame_code(void);
 /* 1 when that thread (pthread_self()) runs no Python any more. GIL held or not. */
 int frame_left(uint64_t thread);
 

@@ -32,6 +32,7 @@ struct node {
     uint8_t bare;        /* neither parameters nor modules in it: a loss, an activation */
     uint8_t passed;      /* torch_step.c: it had a pass with gradients */
     uint8_t part;        /* outermost, but named as part of a root: model.encode(x) calls it */
+    const void *by;      /* torch_step.c: the code of its last call without gradients, or NULL */
     const void *whole;   /* that root, or the module whose unseen call it is a part of; or NULL */
 };
 

@@ -10,7 +10,7 @@
 
 #define MILLION   1000000u
 #define BY_HAND   64 /* root calls after backward passes, without a step(): it steps by hand */
-#define UNSEEN    8  /* steps that only zero_grad() shows count once there are so many */
+#define UNSEEN    8  /* steps that only zero_grad() or another root shows count from so many on */
 #define GROUP     16
 #define CERTAIN   16 /* first steps whose optimizer is looked up, to know one that comes again */
 #define FORGOTTEN 16 /* calls of other roots after which another one becomes the root */
@@ -23,6 +23,8 @@ static struct {
     uint32_t lock;               /* held while the first optimizer's thread becomes the leader */
     uint32_t root;               /* serial of the root module whose calls count, 0 */
     uint32_t others;             /* calls of other roots since its last one */
+    uint32_t other, turns;       /* one of these that is trained, steps that it has begun, and */
+    uint64_t turned[UNSEEN];     /* when these began */
     uint32_t unclaimed;          /* the root's calls since a backward pass */
     int optimizer, manual, backward; /* 1: was seen */
     int by_hand;                     /* the root's calls after a backward pass end steps */
@@ -39,7 +41,7 @@ static struct {
     const void *whole;    /* the module whose unseen call the last call was a part of; or NULL */
     uint32_t part;        /* serial of the first part of that call */
     uint64_t ends[IDLE];  /* calls without gradients that have ended and may be evaluation */
-    const void *of[IDLE]; /* whose calls these were, if in evaluation mode */
+    const void *of[IDLE]; /* whose calls these were, unless a model was called twice */
     unsigned idles, now;  /* number of `ends`; of calls without gradients */
     unsigned usual[2];    /* the same before the last pass: at a step's begin, and amid one */
     int again;            /* one of these models was called twice */
@@ -93,7 +95,9 @@ static uint64_t put_end(struct torch_thread *l, enum torch_source source, uint64
 static void ended(struct torch_thread *l, enum torch_source source, uint64_t end) {
     end = put_end(l, source, end);
     int root = source == TORCH_BY_ROOT || source == TORCH_BY_PASS;
-    struct step done = {s.number, s.begin, end, root && s.by_hand, s.anew};
+    int evaluation = torch_lib.gradients && !torch_lib.gradients();
+    int over = root && s.by_hand ? 1 + evaluation : 0;
+    struct step done = {s.number, s.begin, end, over, s.anew};
     if (__builtin_expect(cuda_on && l, 0)) /* anew: its first passes were timed as steps */
         cuda_step(l, s.number, s.anew ? 0 : s.begin, end);
     s.number++;
@@ -107,8 +111,7 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
     s.fresh = 1;
     s.credit += s.rate;
     s.deep = s.credit >= MILLION;
-    if (s.deep)
-        s.credit -= MILLION;
+    s.credit -= s.deep ? MILLION : 0;
     steps_ended(&done);
 }
 
@@ -168,19 +171,29 @@ static struct node *model_of(struct node *n) {
     return m ? m : n;
 }
 
+/* A call of another module than the root begins. Returns 1 if that becomes the root: UNSEEN of its steps have begun since the root was called, or the root is forgotten. */
+static int becomes_root(struct torch_thread *l, const struct node *n, int gradients) {
+    s.other = s.turns ? s.other : n->serial;
+    if (gradients && s.fresh && s.passed && n->serial == s.other)
+        s.turned[s.turns++] = sys_now();
+    if (s.root && s.turns < UNSEEN && s.others++ < FORGOTTEN)
+        return 0;
+    for (unsigned i = 0; i < s.turns && steps_by_hand(); i++)
+        ended(l, TORCH_BY_ROOT, s.turned[i]);
+    s.root = n->serial;
+    return 1;
+}
+
 /* An outermost call begins while neither an optimizer nor the program counts. */
 static void root_counts(struct torch_thread *l, struct node *n, int gradients) {
-    if (!s.root || s.others >= FORGOTTEN)
-        s.root = n->serial;
-    if (n->serial != s.root) {
-        s.others++;
+    if (n->serial != s.root && !becomes_root(l, n, gradients)) {
         if (!gradients && s.fresh && s.called && comes_again(n))
             s.called = 1;
         if (gradients && s.fresh && s.called == 1 && !s.backward) /* another one is trained */
             root_ended(l);
         return;
     }
-    s.others = 0;
+    s.others = s.turns = 0;
     s.unclaimed += s.backward != 0;
     if (s.backward ? s.passed && steps_by_hand() : s.called)
         root_ended(l);
@@ -193,6 +206,8 @@ static int counts(struct torch_thread *l) {
         sys_lock(&s.lock); /* several may step first */
         if (!s.optimizer) {
             __atomic_store_n(&s.leader, l, __ATOMIC_RELEASE); /* who counted so far had none */
+            if (s.by_hand && s.turns) /* another model was trained by hand before */
+                ended(l, TORCH_BY_ROOT, s.turned[0]);
             count_anew(counted);
             __atomic_store_n(&s.optimizer, 1, __ATOMIC_RELEASE);
         }
@@ -242,7 +257,7 @@ static unsigned usual_calls(void) {
 }
 
 /* A call of m without gradients begins; n is the module whose call is seen. */
-static void idles(struct torch_thread *l, struct node *m, const struct node *n) {
+static void idles(struct torch_thread *l, struct node *m, struct node *n) {
     int trained = is_trained(m) || is_trained(n), again = comes_again(m);
     int evaluates = trained && node_evaluates(n);
     if (evaluates)
@@ -258,11 +273,12 @@ static void idles(struct torch_thread *l, struct node *m, const struct node *n) 
         s.now = again && trained ? 0 : s.now + !evaluates;
         s.idles += !s.evaluating && s.idles < IDLE;
         if (!s.evaluating)
-            s.of[s.idles - 1] = !again && node_evaluates(n) ? n->self : NULL;
+            s.of[s.idles - 1] = again ? NULL : n->self;
         if (s.evaluating || s.again)
             put_idles(l, s.evaluating ? 0 : usual);
     }
     m->row = s.row, m->after = s.idle, s.idle = m->serial;
+    n->by = n->passed ? n->by : node_evaluates(n) ? NULL : frame_code();
 }
 
 /* A pass with gradients begins. Before it, as many calls without gradients as before the last one are a teacher's, and the step's. */
@@ -274,24 +290,24 @@ static void freshens(struct torch_thread *l) {
     s.fresh = s.idles = s.now = s.again = 0;
 }
 
-/* Whether the module, called in evaluation mode earlier, is a part of n and in training mode now. A teacher within n stays in evaluation mode. */
-static int is_part_to_train(const struct node *n, const void *self) {
+/* Whether a module that was called earlier is n, or a part of n in training mode now (a teacher within n is not). Called in training mode by the code that trains n
+ * now, it may have made the targets. */
+static int is_probe(const struct node *n, const void *self) {
     struct node *part = self ? node_find(NULL, self) : NULL; /* NULL: it is gone */
-    return part && !node_evaluates(part) && node_holds(n, self);
+    return part && !node_evaluates(part) && node_holds(n, self) && part->by != frame_code();
 }
 
-/* A pass with gradients of n begins. If it is n's first, calls of its parts in evaluation mode before it were evaluation: a model is often built around a
- * part that was called once to learn the shape of its result. */
+/* A pass with gradients of n begins. If it is n's first, calls before it by which the program learnt the shape of its result, or of a part's, were evaluation. */
 static void put_probes(struct torch_thread *l, struct node *n) {
     unsigned i = n->passed || !s.fresh ? 0 : s.idles;
     n->passed = 1;
-    while (i && !is_part_to_train(n, s.of[i - 1]))
+    while (i && !is_probe(n, s.of[i - 1]))
         i--;
     s.now -= i;
     if (i && (s.optimizer || s.manual || s.backward)) {
         put_idles(l, s.idles - i);
     } else if (i) {
-        s.root_end = s.ends[i - 1];
+        s.root_end = s.ends[i - 1], s.called = 1;
         root_ended(l);
     }
 }
@@ -310,8 +326,7 @@ int step_root(struct torch_thread *l, struct node *n) {
             root_ended(l);
         return s.deep;
     }
-    if (!s.begin)
-        s.begin = l->last ? l->last : sys_now();
+    s.begin = s.begin ? s.begin : l->last ? l->last : sys_now();
     s.grouped = 0;
     steps_alive(l->last);
     if (n->bare || l->marks[TORCH_MARK_LOADER].open) /* or the call makes a batch */
@@ -421,8 +436,7 @@ static void manual(int64_t number) {
         count_anew(counted);
     if (first && s.grouped) /* the optimizer has ended this one already */
         return;
-    if (number >= 0)
-        s.number = (uint64_t)number;
+    s.number = number < 0 ? s.number : (uint64_t)number;
     ended(l, TORCH_BY_MARK, 0);
 }
 
@@ -442,10 +456,8 @@ void *step_mark_begins(const char *name) {
         k++;
     if (!name || k > TORCH_MARKS || !(l = torch_thread_here()) || l->depth >= TORCH_DEPTH - 8)
         return NULL;
-    if (k == TORCH_MARKS) {
-        zeroes(l);
-        return NULL;
-    }
+    if (k == TORCH_MARKS)
+        return zeroes(l), NULL;
     if (l->marks[k].open++ == 0)
         l->marks[k].depth = torch_thread_enter(
             l, TORCH_SPAN, k == TORCH_MARK_OPTIMIZER ? TORCH_SPAN_OPTIMIZER : TORCH_SPAN_DATA);

@@ -6,20 +6,21 @@
  * - A step ends with the outermost Optimizer.step; steps are numbered from 0 on. Other optimizers that step right after it (several in a row) belong to the
  *   same step. Where a forward or backward pass lies in between, each ends a step of its own (a GAN's two), and so does the same optimizer when it steps
  *   again. Optimizers that step within a backward pass (in hooks, on any of the engine's threads) end one step, with the pass.
- * - Evaluation: forward passes without gradients after a step and before the next pass with gradients, of a model (or its parts) that was trained in the last
- *   steps, wrapped or not, and is in evaluation mode now. A call of any other model is evaluation where the model comes again in a row (a single call may be
- *   a teacher's or a generator's, and belongs to the step), or where the same two follow each other again (a policy's and a value function's rollout); so are
- *   the calls before it, then. But of calls of models that are not trained, as many as preceded the last step's passes, up to 8, are a teacher's of several
- *   views; if none did, a call after an evaluation is evaluation, too. Each call is a row, and the step begins after them; the parts that a bound method
- *   (f = m.__call__; f(x)) or another method (m.decode(x)) calls are one, up to a part of another model, or its first part again. A call in
- *   evaluation mode before a model's first pass with gradients is evaluation, too, if its module is a part of that model and in training mode by then. What
- *   makes a batch, within the DataLoader, is no evaluation.
+ * - Evaluation, whose calls are rows before the step that follows, is a forward pass without gradients after a step and before the next pass with gradients:
+ *     of the model that was trained in the last steps, or of a part of it, wrapped or not, if it is in evaluation mode now;
+ *     of another model that is called twice in a row, or in turn with a second one (policy and value function in a rollout), with the calls before it. A single
+ *     call may be a teacher's or a generator's: it belongs to the step, as do the calls, up to 8, of which the step before had as many (a teacher's of views);
+ *     of another model, after an evaluation, if the step before had no such calls;
+ *     before a model's first pass with gradients, of a part of it: in evaluation mode, if the part is in training mode by then; in training mode, if other code
+ *     called it than now trains the model (which may take its targets from it). What makes a batch, within the DataLoader, is no evaluation.
+ *   Where a method calls the parts and not the module (f = m.__call__; m.decode(x)), they are one call, until a part of another model or the first one again.
  * - Gradient accumulation: the forward and backward passes up to the Optimizer.step are one step, less the evaluation after a backward pass (by the same
  *   rules; of a model in evaluation mode, anywhere between them). A step that GradScaler skips calls no Optimizer.step, so its passes count in the next one.
  * - A compiled Optimizer.step after a backward pass is seen, too, where torch's own classes have it. Where none is seen, Optimizer.zero_grad after a
  *   backward pass ends a step, or the batch or evaluation that comes before it: from the eighth on, all eight at once (GradScaler may skip steps).
  * - Without an optimizer each outermost call of the first root module is a step. In a training that steps by hand the first such call after a backward
- *   pass ends a step; if a torch.optim.Optimizer exists, only from the 65th on, because the passes before may be an accumulation.
+ *   pass ends a step; if a torch.optim.Optimizer exists, only from the 65th on, because the passes before may be an accumulation. Another module becomes the
+ *   root when it has begun eight steps since the root was called (all eight count), or after sixteen calls of others.
  * - When an optimizer, a training by hand, or the program steps after all, its first step is number 0. What the root's calls had counted before that
  *   was evaluation, except from the first pass with gradients on: that belongs to step 0 (a policy's ten forwards and one backward pass).
  * - Once the program calls probing.step(), it alone counts.

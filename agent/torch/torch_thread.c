@@ -43,7 +43,7 @@ static void leave_ring(struct torch_thread *l) {
     if (l->ring && l->fields)
         ring_commit(l->fields);
     if (l->ring)
-        live_ring_orphan(l->ring);
+        live_ring_leave(l->ring);
     l->ring = NULL;
     l->fields = NULL;
 }

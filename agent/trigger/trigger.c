@@ -97,7 +97,8 @@ static void serve(struct writer *w, struct trigger *t) {
         sys_swap(&t->state, POSTED | LEFT, TAKEN | LEFT) != (POSTED | LEFT))
         return;
     trigger_emit(w, t);
-    PARTS_CALL(triggered, w, t->ts > PENDING ? t->ts - PENDING : 0);
+    uint64_t pending = t->kind == TRIGGER_fatal ? 0 : PENDING; /* a call may abort at once */
+    PARTS_CALL(triggered, w, t->ts > pending ? t->ts - pending : 0);
     if (sampler_burst(t->tick, t->except, BURST_MS) == -ETIMEDOUT)
         meta_note(w, 1, "triggers", "the stacks of trigger %u are late or missing: no CPU", t->id);
     if (__atomic_load_n(&used[t->kind], __ATOMIC_RELAXED) == TRIGGER_MOST)

@@ -9,8 +9,7 @@
  *     struct modmap_view *v = modmap_view(&m);
  *     hdr = modmap_find(v, pc);              // any thread, async-signal-safe
  *
- * A snapshot lives until modmap_reclaim(), which the sampler thread calls when it has seen, after the refresh, that no handler
- * runs (quiesce.h).
+ * A snapshot lives until modmap_reclaim(), which the sampler thread calls when it has seen, after the refresh, that no handler runs (quiesce.h).
  */
 #ifndef PROBING_AGENT_MODMAP_H
 #define PROBING_AGENT_MODMAP_H

@@ -9,7 +9,9 @@ FROM child c;
 -- this is its death, to the precision of one tick of the sampler (a tenth of a second by default). finished: when another process completed its trace; signal:
 -- the signal that killed it, if probing-record was its parent or the process itself recorded it (a fault, abort, SIGTERM: view triggers); end_cause: that the
 -- kernel killed it for lack of memory; exit_code: what exit() or _exit() was called with, or what probing-record got from its child. children_lost: number of
--- its forked children that left no trace (view children).
+-- its forked children that left no trace (view children). program: the same in all files of a recording that has gone on in others (rotation). Each of these
+-- is a trace; views threads, torch_modules, roles, environment, versions and machine have no row for each, but one for all, whose trace_id is `program`:
+-- samples s JOIN trace t ON t.id = s.trace_id JOIN threads h ON h.trace_id = t.program AND h.tid = s.tid.
 CREATE VIEW trace AS
 SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command, exe, python,
   start_ts / 1e9 AS start, end_ts / 1e9 AS "end", records, lost, clock, complete,
@@ -19,7 +21,8 @@ SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command
   coalesce(signal, CASE end_reason WHEN 'killed' THEN
     (SELECT CASE substr(e.detail, 1, instr(e.detail || ' ', ' ') - 1) WHEN 'SIGSEGV' THEN 11 WHEN 'SIGBUS' THEN 7 WHEN 'SIGFPE' THEN 8
        WHEN 'SIGILL' THEN 4 WHEN 'SIGABRT' THEN 6 WHEN 'SIGTERM' THEN 15 END
-     FROM trigger_event e WHERE e.id BETWEEN first_id AND last_id AND e.kind IN ('fatal', 'term') AND e.ts > end_ts - 1000000000
+     FROM (SELECT t.id UNION ALL SELECT o.id FROM trace_file o WHERE t.program IS NOT NULL AND o.program = t.program) f -- in any file of the recording (rotation)
+     CROSS JOIN trigger_event e ON e.id BETWEEN f.id << 40 AND f.id << 40 | 0xffffffffff WHERE e.kind IN ('fatal', 'term') AND e.ts > t.end_ts - 1000000000
      ORDER BY e.ts DESC LIMIT 1) END) AS signal,
   run, job, attempt,
   (SELECT coalesce(sum(c.ended + c.failed + c.gone), 0) FROM child c
@@ -27,8 +30,9 @@ SELECT id, file, host, boot_id, pid, ppid, rank, local_rank, world_size, command
   (SELECT f.value FROM fact f WHERE f.id BETWEEN first_id AND last_id AND f.kind = 'end' AND f.key = 'cause'
    ORDER BY f.id DESC LIMIT 1) AS end_cause,
   (SELECT CAST(f.value AS INTEGER) FROM fact f WHERE f.id BETWEEN first_id AND last_id AND f.kind = 'end' AND f.key = 'exit_code'
-   ORDER BY f.id DESC LIMIT 1) AS exit_code
-FROM trace_file;
+   ORDER BY f.id DESC LIMIT 1) AS exit_code,
+  coalesce(program, id) AS program
+FROM trace_file t;
 
 -- How the time of each machine (more exactly, of each boot of it) was determined. Times of machines in the same group may be compared, to within `uncertainty`
 -- seconds; those of different groups are only as good as their own clocks. offset: how far its own time of day was ahead, in seconds; drift: of its clock, in
@@ -93,8 +97,8 @@ SELECT m.ts / 1e9 AS timestamp, m.unload_ts / 1e9 AS unloaded, t.id AS trace_id,
   m.build_id, m.start, m."end", m.bias, m.symbols
 FROM module m JOIN trace_file t ON t.id = m.id >> 40;
 
--- The threads that were seen, with what their samples add up to. A thread of a recording in several files (rotation) is one row; trace_id is then that of one
--- of the files.
+-- The threads that were seen, with what their samples add up to. A thread of a recording in several files (rotation) is one row; trace_id is then
+-- column program of view trace, which is how to join them.
 CREATE VIEW threads AS
 SELECT h.trace AS trace_id, t.pid, t.rank, h.tid, h.name, h.ident, h.start_ts / 1e9 AS start,
   h.end_ts / 1e9 AS "end", h.samples, h.running, h.cpu_us / 1e6 AS cpu_seconds, h.id AS thread_id, h.comm

@@ -11,7 +11,7 @@ LEFT JOIN span p ON p.id = s.parent;
 -- Events of probing.event(), with all values as one JSON text (view event_values has them one by one). JSON has no infinity; parsers read 1e999 as one.
 CREATE VIEW events AS
 SELECT v.ts / 1e9 AS timestamp, v.name, v.step,
-  (SELECT json_group_object(k.key, CASE k.value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999')
+  (SELECT json_group_object(coalesce(k.key, ''), CASE k.value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999')
                                    ELSE k.value END) FROM event_value k WHERE k.event = v.id) AS data,
   s.name AS span, v.tid, v.id AS event_id, v.span AS span_id, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
@@ -19,7 +19,7 @@ LEFT JOIN span s ON s.id = v.span;
 
 -- The values of events (view events), one by one.
 CREATE VIEW event_values AS
-SELECT v.ts / 1e9 AS timestamp, v.name AS event, k.key AS name, k.value, v.step,
+SELECT v.ts / 1e9 AS timestamp, v.name AS event, coalesce(k.key, '') AS name, k.value, v.step,
   v.id AS event_id, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN event v ON v.id BETWEEN t.first_id AND t.last_id
 JOIN event_value k ON k.event = v.id;
@@ -50,7 +50,7 @@ GROUP BY program, step;
 CREATE VIEW triggers AS
 SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
   (SELECT name FROM thread h WHERE h.trace = t.id AND h.tid = e.tid ORDER BY h.start_ts DESC LIMIT 1) AS thread,
-  (SELECT count(*) FROM sample s WHERE s.ts = e.tick AND s.count = 0
+  (SELECT count(DISTINCT (s.id >> 40 << 40) + s.thread) FROM sample s WHERE s.ts = e.tick AND s.count = 0
    AND (s.id BETWEEN t.first_id AND t.last_id OR t.program IS NOT NULL AND s.id >> 40 IN (SELECT o.id FROM trace_file o WHERE o.program = t.program))) AS stacks,
   e.text, e.id AS trigger_id, t.id AS trace_id, t.pid
 FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
@@ -64,7 +64,10 @@ SELECT t.end_ts / 1e9, t.rank, 'killed',
 FROM trace_file t
 WHERE t.end_reason = 'killed' AND NOT EXISTS (
   SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id
-  AND (e.kind = 'fatal' OR e.kind = 'term' AND e.ts > t.end_ts - 1000000000));
+  AND (e.kind = 'fatal' OR e.kind = 'term' AND e.ts > t.end_ts - 1000000000))
+  AND (t.program IS NULL OR NOT EXISTS ( -- nor in another file of the recording (rotation)
+    SELECT 1 FROM trace_file o CROSS JOIN trigger_event e ON e.id BETWEEN o.first_id AND o.last_id
+    WHERE o.program = t.program AND (e.kind = 'fatal' OR e.kind = 'term' AND e.ts > t.end_ts - 1000000000)));
 
 -- What ended processes, in the order of time over all machines; nth 1: the first failure in its run. Times of different machines are only as comparable as
 -- clock_alignment says. A rank that hangs ends nothing; see view hangs.
@@ -85,6 +88,8 @@ FROM trace_file t
 CROSS JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
 CROSS JOIN sample s ON s.ts = e.tick AND s.count = 0
   AND (s.id BETWEEN t.first_id AND t.last_id OR t.program IS NOT NULL AND s.id >> 40 IN (SELECT o.id FROM trace_file o WHERE o.program = t.program)) -- of a recording in several files, another one may have them
+  -- one of each thread: a thread that loses its CPU within the handler is read from outside, and may complete its own sample later
+  AND NOT EXISTS (SELECT 1 FROM sample o WHERE o.ts = s.ts AND o.count = 0 AND o.thread = s.thread AND o.id >> 40 = s.id >> 40 AND +o.id < s.id)
 CROSS JOIN thread h ON h.id = (s.id >> 40 << 40) + s.thread
 LEFT JOIN stack k ON k.id = s.stack
 LEFT JOIN json_each(k.parts) p

@@ -36,7 +36,8 @@ SELECT "group", seq, op, arrived, size, complete, first_enter / 1e9 AS first_ent
     (SELECT group_concat(rank) FROM (SELECT r.rank FROM members g JOIN group_rank r ON r.list = g.list
        WHERE g.name = m."group" AND g.run IS m.run AND g.attempt = m.attempt EXCEPT SELECT value FROM json_each('[' || came || ']'))) END AS missing, run, attempt
 FROM ( -- ranks are prefixed with the 19 digits of their time, so that the greatest text has the latest rank; windows would take three times as long
-  SELECT run, attempt, "group", seq, op, count(DISTINCT rank) AS arrived, max(size) AS size, count(done) AS complete,
+  SELECT run, attempt, "group", seq, op, count(DISTINCT rank) AS arrived, max(size) AS size,
+    count(DISTINCT rank) - count(DISTINCT CASE WHEN done IS NULL THEN rank END) AS complete, -- two processes that say they are one rank count once
     min(ts) AS first_enter, max(ts) AS last_enter, max(ts + done) AS exit,
     max(printf('%019d', ts) || coalesce(rank, '')) AS last_rank,
     min(CASE WHEN done IS NOT NULL THEN printf('%019d', done) || coalesce(rank, '') END) AS shortest_rank,

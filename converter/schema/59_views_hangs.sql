@@ -6,39 +6,42 @@
 --   same, at its program's end), 'not recorded' (it has no trace), 'cut off' (its trace is damaged and lacks its end, so whether it came is not known), 'silent'
 --   (its recording stops before the call, or in it, without an end: the process is stopped, by SIGSTOP or a debugger, or it died and nobody has recorded that);
 --   'other call', 'other size' (it came to this call of the group with another operation, or another number of
---   bytes); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (it waits for others; `does` says in which call); 'all came' (rank NULL: nobody is
+--   bytes); 'late' (it came when the call had failed in the others already, whose time was up; `does`: where it was then); 'raised' (its call raised an exception; not a cause where somebody had died before); 'waits itself' (it waits for others; `does` says in which call); 'all came' (rank NULL: nobody is
 --   missing, yet the call is not complete), 'from anybody' (rank NULL: any rank could send)
 -- - cause: 1: the rank does not wait for others itself, so the hang began there
--- - group, seq, op: the collective (or message) that is not complete; waiting, waiters: the number of ranks that wait in it, and which
+-- - group, seq, op: the collective (or message) that is not complete; waiting, waiters: the number of ranks that wait in it, and which (not those of 'other call', 'other size')
 -- - level: 0: they wait for a cause; 1: they wait for somebody who waits at level 0, and so on; NULL: they wait in a circle of ranks that all wait
 -- - does: where that rank's main thread was at last: the innermost Python function, and who called it in the user's code
 CREATE VIEW hangs_made AS
 WITH latest AS MATERIALIZED (
   SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run
 ), goes_on AS MATERIALIZED ( -- where a process has gone on in other files: of each file, the last one (a bare column beside max() is of the row that has it), and how that ended
-  SELECT t.id AS trace, max(n.start_ts), n.id AS last, n.end_ts, n.end_reason FROM trace_file t
-  JOIN trace_file n ON n.pid = t.pid AND n.boot_id IS t.boot_id AND n.process_ts = t.process_ts WHERE t.end_reason = 'rotated' GROUP BY t.id
+  SELECT t.id AS trace, max(coalesce(n.finish_ts, n.end_ts)), n.id AS last, n.end_ts, n.end_reason FROM trace_file t
+  JOIN trace_file n ON n.program = t.program WHERE t.end_reason = 'rotated' GROUP BY t.id
 ), parent AS MATERIALIZED ( -- a join, because a subquery for each process would read them all each time
   SELECT DISTINCT run, rank, host, pid FROM trace_file WHERE rank IS NOT NULL
+), event AS MATERIALIZED ( -- what processes recorded of their ends, in whichever of their files; trace: the last one
+  -- A subquery, as goes_on would be planned again at each place where this is used
+  SELECT CASE f.end_reason WHEN 'rotated' THEN (SELECT n.id FROM trace_file n WHERE n.program = f.program ORDER BY coalesce(n.finish_ts, n.end_ts) DESC LIMIT 1) ELSE f.id END AS trace,
+    f.run, f.host, f.rank, f.role, f.pid, f.ppid, e.kind, e.ts, e.detail
+  FROM trigger_event e CROSS JOIN trace_file f ON f.id = e.id >> 40 WHERE e.kind = 'term' OR e.kind = 'exception' AND e.tid = f.pid
 ), told AS MATERIALIZED ( -- when a process got SIGTERM as launchers send it: from its parent, or from a sender that sent it to several processes. SIGTERM to a single process is
   -- just how that process died; a rank together with its own children (data loaders; a signal to its process group) counts as a single process
   SELECT trace, min(ts) AS ts FROM (
-    SELECT f.id AS trace, e.ts, e.detail = 'SIGTERM sent by pid ' || f.ppid AS by_parent, min(f.pid) OVER same <> max(f.pid) OVER same AS to_several
-    FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'term'
-    LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
-    WHERE p.pid IS NULL AND f.role IS NOT 'dataloader' WINDOW same AS (PARTITION BY f.run, f.host, e.detail))
+    SELECT f.trace, f.ts, f.detail = 'SIGTERM sent by pid ' || f.ppid AS by_parent, min(f.pid) OVER same <> max(f.pid) OVER same AS to_several
+    FROM event f LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
+    WHERE f.kind = 'term' AND p.pid IS NULL AND f.role IS NOT 'dataloader' WINDOW same AS (PARTITION BY f.run, f.host, f.detail))
   WHERE by_parent OR to_several GROUP BY trace
 ), thrown AS MATERIALIZED ( -- when the main thread raised an exception that nobody caught (except Ctrl-C, which all ranks get): from then on the process takes no part, however long it takes to end
-  SELECT f.id AS trace, min(e.ts) AS ts FROM trace_file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'exception' AND e.tid = f.pid
-    AND e.detail NOT LIKE 'KeyboardInterrupt%'
-  WHERE f.rank IS NOT NULL GROUP BY f.id
+  SELECT trace, min(ts) AS ts FROM event WHERE rank IS NOT NULL AND kind = 'exception' AND detail NOT LIKE 'KeyboardInterrupt%' GROUP BY 1
 ), first_told AS MATERIALIZED (
   SELECT f.run, f.attempt, min(d.ts) AS ts FROM told d JOIN trace_file f ON f.id = d.trace WHERE f.rank IS NOT NULL GROUP BY 1, 2
 ), stuck AS MATERIALIZED ( -- calls that somebody waits in; also the last call of a process that was killed, if it was in that call when it was told to end
   SELECT c.id, c.pg, c.seq, c.op FROM comm c WHERE c.flags & 1 AND c.op NOT IN ('send', 'recv')
   UNION ALL
   SELECT c.id, c.pg, c.seq, c.op FROM told d CROSS JOIN trace_file t ON t.id = d.trace
-  CROSS JOIN comm c ON c.id >> 40 = d.trace AND c.ts = (SELECT max(x.ts) FROM comm x WHERE x.id >> 40 = d.trace)
+  CROSS JOIN comm c ON c.id = coalesce((SELECT x.id FROM comm x WHERE x.id >> 40 = d.trace ORDER BY x.ts DESC, x.id DESC LIMIT 1),
+    (SELECT x.id FROM goes_on y CROSS JOIN comm x ON x.id >> 40 = y.trace WHERE y.last = d.trace ORDER BY x.ts DESC, x.id DESC LIMIT 1))
   WHERE t.rank IS NOT NULL AND t.end_reason = 'killed' AND NOT c.flags & 5 AND c.op NOT IN ('send', 'recv') AND c.ts < d.ts AND c.ts + c.duration >= d.ts
 ), unfinished AS MATERIALIZED ( -- the collectives of these calls, and when the first of their processes was told to end, or had ended
   SELECT t.run, t.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", c.seq, c.op, min(coalesce(min(d.ts, coalesce(y.end_ts, t.end_ts)), y.end_ts, t.end_ts)) AS ended
@@ -131,23 +134,35 @@ WITH latest AS MATERIALIZED (
   -- says nothing (all are killed, one after the other); where all are killed, nor does a death at the same time as that of a rank that had come. failed: when the call failed last
   SELECT *, CASE WHEN all_killed THEN min(failed, first_end - 1000000000) ELSE failed END AS before FROM (
     SELECT run, "group", seq, max(CASE WHEN end_reason IS NOT 'killed' OR end_ts > until + 1000000000 THEN until END) + 200000000 AS failed,
-      min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end, max(threw) AS threw FROM came GROUP BY run, "group", seq)
+      min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end, max(threw) AS threw, group_concat(DISTINCT rank) AS came FROM came GROUP BY run, "group", seq)
+), usual AS MATERIALIZED ( -- the number of bytes that most ranks came with, also those whose call has failed by now (from `came`, planning would take longer)
+  SELECT run, "group", seq, op, bytes, max(n) FROM (SELECT x.run, x."group", x.seq, x.op, c.bytes, 1000000 * count(DISTINCT t.id) - min(t.rank) AS n
+    FROM (SELECT DISTINCT run, attempt, "group", seq, op FROM waiting WHERE NOT message) x
+    CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op = x.op
+    CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000 AND +c.seq = k.seq AND +c.op = k.op -- as in waits
+    CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
+    LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
+    WHERE coalesce(g.name, 'group ' || c.pg) = x."group" GROUP BY 1, 2, 3, 4, 5) GROUP BY 1, 2, 3, 4
 ), place AS MATERIALIZED ( -- a call of a group that somebody waits in, or a message; the operation that most ranks call there is taken for the right one
   SELECT row_number() OVER (ORDER BY min(ts)) AS id, run, attempt, "group", list, seq, message, CASE WHEN message THEN trace END AS sender,
-    op, right_bytes, count(*) AS waiting, group_concat(rank) AS waiters, min(ts) AS since, max(duration) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
+    op, right_bytes, count(*) FILTER (WHERE fits) AS waiting, group_concat(rank) FILTER (WHERE fits) AS waiters, coalesce(min(ts) FILTER (WHERE fits), min(ts)) AS since,
+    coalesce(max(duration) FILTER (WHERE fits), max(duration)) AS longest, max(ts) AS last_came, max(end_ts) AS last_end, src, dst,
     -- Processes that are killed together are not recorded to the same moment: on a busy machine their ends differ by seconds. Where the call failed in others that lived on, or that
     -- a launcher ended, it failed because of a rank that had ended before.
     max(min(ts), min(end_ts) - 5000000000, coalesce((SELECT b.before FROM broken b WHERE b.run IS w.run AND b."group" = w."group" AND b.seq = w.seq AND NOT message), 0)) AS dead_before,
     -- Where none of those that wait were told to end, the others were, whose calls had failed before that: take the first of these.
     coalesce(min(term_ts), (SELECT t.ts FROM first_told t WHERE t.run IS w.run AND t.attempt = w.attempt)) AS term_ts, 0 AS failed
-  FROM (SELECT *, first_value(op) OVER p AS right_op, first_value(bytes) OVER p AS right_bytes, min(CASE WHEN NOT message THEN seq END) OVER (PARTITION BY run, "group") AS first_seq
-    FROM (SELECT *, count(*) OVER (PARTITION BY run, "group", seq, op, bytes) AS alike FROM waits)
-    WINDOW p AS (PARTITION BY run, "group", seq, CASE WHEN message THEN trace END ORDER BY alike DESC, rank)) w
+  FROM (SELECT w.run, w.attempt, w.trace, w.rank, w."group", w.list, w.seq, w.op, w.ts, w.duration, w.end_ts, w.src, w.dst, w.term_ts, w.message, coalesce(u.bytes, first_value(w.bytes) OVER p) AS right_bytes,
+      w.message OR u.op IS NULL OR w.bytes IS u.bytes OR w.op NOT IN ('all_reduce', 'broadcast', 'reduce', 'reduce_scatter', 'all_gather') AS fits,
+      first_value(w.op) OVER p AS right_op, min(CASE WHEN NOT message THEN w.seq END) OVER (PARTITION BY w.run, w."group") AS first_seq
+    FROM (SELECT *, count(*) OVER (PARTITION BY run, "group", seq, op, bytes) AS alike FROM waits) w
+    LEFT JOIN usual u ON NOT w.message AND u.run IS w.run AND u."group" = w."group" AND u.seq = w.seq AND u.op = w.op
+    WINDOW p AS (PARTITION BY w.run, w."group", w.seq, CASE WHEN w.message THEN w.trace END ORDER BY w.alike DESC, w.rank)) w
   WHERE op = right_op AND (message OR seq = first_seq)
   GROUP BY run, "group", seq, message, CASE WHEN message THEN trace || op || coalesce(src, '') || '/' || coalesce(dst, '') END
   UNION ALL -- the last call of a group, which failed in all ranks that came to it because somebody had died (gloo notices that)
   SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
-      WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, NULL, CAST(k.first_enter * 1e9 AS INTEGER),
+      WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, b.came, CAST(k.first_enter * 1e9 AS INTEGER),
     CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts, b.first_end - 1000000000), NULL,
     (b.threw IS 1) * (1 + EXISTS (SELECT 1 FROM lost_call o WHERE o.run IS k.run AND o.attempt = k.attempt AND o."group" = k."group" AND o.seq = k.seq))
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
@@ -163,13 +178,15 @@ WITH latest AS MATERIALIZED (
   FROM failed f
 ), member AS MATERIALIZED ( -- each rank's last process (that is not a child of another one of the rank)
   -- A process that ends by itself is gone once its last call is done: it closes its connections, and the others' calls fail, before its trace ends.
-  SELECT run, rank, id AS trace, coalesce(thrown, CASE WHEN end_reason IN ('exit', '_exit') THEN min(end_ts,
-      (SELECT c.ts + c.duration FROM comm c WHERE c.id BETWEEN first_id AND last_id AND NOT c.flags & 1 ORDER BY c.id DESC LIMIT 1)) END, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
+  SELECT run, rank, id AS trace, coalesce(thrown, CASE WHEN end_reason IN ('exit', '_exit') THEN min(end_ts, coalesce(
+      (SELECT c.ts + c.duration FROM comm c WHERE c.id BETWEEN first_id AND last_id AND NOT c.flags & 1 ORDER BY c.id DESC LIMIT 1),
+      (SELECT max(c.ts + c.duration) FROM goes_on y CROSS JOIN comm c ON c.id >> 40 = y.trace AND NOT c.flags & 1 WHERE y.last = f.id))) END, end_ts) AS end_ts, iif(thrown, 'exit', end_reason) AS end_reason,
     told IS NOT NULL AND coalesce(thrown > told, 1) AS termed, thrown IS NOT NULL OR CASE WHEN end_reason = 'exit' THEN -- by sys.exit(3), too
       (SELECT f.value <> '0' FROM fact f WHERE f.id BETWEEN first_id AND last_id AND f.kind = 'end' AND f.key = 'exit_code' ORDER BY f.id DESC LIMIT 1) IS 1 END IS 1 AS threw FROM (
-    SELECT f.*, d.ts AS told, h.ts AS thrown, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY f.role IS 'dataloader', p.pid IS NOT NULL, f.start_ts DESC) AS nth
+    SELECT f.*, d.ts AS told, h.ts AS thrown, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY f.role IS 'dataloader', p.pid IS NOT NULL,
+        coalesce((SELECT min(o.start_ts) FROM trace_file o WHERE o.program = f.program), f.start_ts) DESC, coalesce(f.finish_ts, f.end_ts) DESC) AS nth
     FROM trace_file f LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
-    LEFT JOIN told d ON d.trace = f.id LEFT JOIN thrown h ON h.trace = f.id WHERE f.rank IS NOT NULL) WHERE nth = 1
+    LEFT JOIN told d ON d.trace = f.id LEFT JOIN thrown h ON h.trace = f.id WHERE f.rank IS NOT NULL) f WHERE nth = 1
 ), absent AS MATERIALIZED (
   SELECT p.id, p.run, r.rank, m.trace, m.end_ts, c.until, CASE
       WHEN c.rank IS NOT NULL AND c.op <> p.op THEN 'other call' WHEN c.raised THEN 'raised' WHEN c.rank IS NOT NULL THEN 'other size'
@@ -223,6 +240,33 @@ SELECT p.since / 1e9 AS since, f.rank, f.cause, p."group", p.seq, p.op, p.waitin
 FROM found f JOIN place p ON p.id = f.id LEFT JOIN level l ON l.id = f.id
 ORDER BY l.level IS NULL, l.level, f.cause DESC, f.state IN ('cut off', 'not recorded'), f.state NOT IN ('other call', 'other size'), f.state <> 'dead', p.since, f.state = 'raised', CASE WHEN f.state IN ('dead', 'ended') THEN f.end_ts END, f.rank;
 
+-- The rows of view hangs with state 'late': of a group's calls that failed in all its ranks, the first one to which some rank came when it had failed in another already,
+-- after a second or more (a timeout). A group whose later calls succeed has gone on.
+CREATE VIEW hangs_late_made AS
+WITH latest AS MATERIALIZED (
+  SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run
+), call AS MATERIALIZED ( -- calls that raised an exception, or failed after they had returned
+  SELECT f.run, f.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op, c.ts, c.ts + c.duration AS until, f.id AS trace, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank
+  FROM (SELECT * FROM comm WHERE flags & 5 = 4 UNION ALL SELECT * FROM comm WHERE flags & 9 = 8 AND NOT flags & 4) c CROSS JOIN trace_file f ON f.id = c.id >> 40
+  JOIN latest l ON l.run IS f.run AND l.attempt = f.attempt LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
+  WHERE c.op NOT IN ('send', 'recv')
+), failed AS MATERIALIZED ( -- late: when it had failed for longer than what clocks may differ by
+  SELECT *, min(seq) OVER (PARTITION BY run, "group") AS first_seq FROM (
+    SELECT run, attempt, "group", max(list) AS list, seq, op, min(ts) AS since, min(until) AS until, min(until) + 10000000 + (min(until) - min(ts)) / 5000 AS late, max(ts) AS last, count(DISTINCT rank) AS n
+    FROM call GROUP BY run, attempt, "group", seq, op) f
+  WHERE until - since > 1000000000 AND last > late AND n = (SELECT count(*) FROM group_rank o WHERE o.list = f.list)
+), came AS MATERIALIZED (
+  SELECT x.*, c.rank, c.ts > x.late AS is_late, c.until - c.ts AS waited, c.trace FROM failed x JOIN call c ON c.run IS x.run AND c."group" = x."group" AND c.seq = x.seq AND c.op = x.op
+  WHERE x.seq = x.first_seq AND NOT EXISTS (SELECT 1 FROM comm d CROSS JOIN trace_file f ON f.id = d.id >> 40 AND f.run IS x.run AND f.attempt = x.attempt
+    LEFT JOIN process_group g ON g.trace = f.id AND g.pg = d.pg WHERE d.ts > x.last AND d.seq > x.seq AND NOT d.flags & 13 AND d.op NOT IN ('send', 'recv') AND coalesce(g.name, 'group ' || d.pg) = x."group")
+)
+SELECT l.since / 1e9 AS since, l.rank, 1 AS cause, l."group", l.seq, l.op, count(DISTINCT w.rank) AS waiting, max(w.waited) / 1e9 AS waited, l.run, 'late' AS state,
+  coalesce((SELECT e.text || iif(u.depth > e.depth, ', called by ' || u.text, '') FROM stack_text e LEFT JOIN stack_text u ON u.stack = e.stack AND u.is_user
+    WHERE e.stack = (SELECT x.stack FROM trace_file t CROSS JOIN sample x ON x.id BETWEEN t.first_id AND t.last_id WHERE t.id = l.trace AND x.stack IS NOT NULL AND x.ts <= l.until
+      AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 1) ORDER BY e.depth, u.depth LIMIT 1), '?') AS does,
+  0 AS level, group_concat(DISTINCT w.rank) AS waiters, l.n AS size, l.trace AS trace_id
+FROM came l JOIN came w ON w.run IS l.run AND w."group" = l."group" AND NOT w.is_late WHERE l.is_late GROUP BY l.run, l."group", l.rank ORDER BY l.since, l.rank;
+
 -- Where each process was at last: the last sample of its main thread. inner: the innermost Python function (for an interpreter that is ending, a sentence that
 -- says so); user: the innermost function that belongs neither to the standard library nor to an installed package (else inner), each with the name of its file
 -- and the line; seen: when.
@@ -230,10 +274,10 @@ CREATE VIEW whereabouts AS
 SELECT trace_id, rank, pid, ppid, role, seen, inner, coalesce(user, inner) AS user FROM (
   SELECT t.id AS trace_id, t.rank, t.pid, t.ppid, t.role, s.ts / 1e9 AS seen,
     coalesce((SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1),
-      (SELECT iif(max(r.name = 'Py_FinalizeEx'), 'Py_FinalizeEx: its program is done, and Python ends', NULL) FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame
+      (SELECT iif(max(r.name = 'Py_FinalizeEx'), 'Py_FinalizeEx (its program is over, and Python ends)', NULL) FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame
         WHERE k.stack = s.stack)) AS inner,
     (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
-  FROM (SELECT * FROM trace_file f WHERE f.program IS NULL OR NOT EXISTS (SELECT 1 FROM trace_file o WHERE o.program = f.program AND o.start_ts > f.start_ts)) t -- the last of its files
+  FROM (SELECT * FROM trace_file f WHERE f.program IS NULL OR NOT EXISTS (SELECT 1 FROM trace_file o WHERE o.program = f.program AND coalesce(o.finish_ts, o.end_ts) > coalesce(f.finish_ts, f.end_ts))) t -- the last of its files
   CROSS JOIN sample s ON s.id = coalesce((
     SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
       AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 1),

@@ -12,7 +12,7 @@ DROP TABLE hang;
 CREATE VIEW training_log AS SELECT * FROM training_logs_made;
 CREATE VIEW collective AS SELECT * FROM collectives_made;
 CREATE VIEW straggler AS SELECT * FROM stragglers_made;
-CREATE VIEW hang AS SELECT * FROM hangs_made;
+CREATE VIEW hang AS SELECT * FROM hangs_made UNION ALL SELECT * FROM hangs_late_made;
 
 --@ runs
 -- Skipped when there is no job.
@@ -65,7 +65,7 @@ WHERE a.nth + a.missing > 0 AND f.run = a.run AND f.rank = a.rank AND f.pid IS a
 
 --@ places
 -- Skipped unless another database says which run a trace belongs to that is converted without the others (place_rows.h).
-UPDATE trace_file AS f SET run = p.run, attempt = p.attempt FROM temp.known_place p WHERE p.recording = f.recording;
+UPDATE trace_file AS f SET run = p.run, first_run = p.run, attempt = p.attempt FROM temp.known_place p WHERE p.recording = f.recording;
 
 --@ segments
 -- Skipped when no process has gone on in another file.
@@ -230,6 +230,7 @@ INSERT INTO main.straggler SELECT * FROM stragglers_made;
 --@ hangs
 -- Skipped when nothing waits: planning this takes longer than everything else for a short trace.
 INSERT INTO main.hang SELECT * FROM hangs_made;
+INSERT INTO main.hang SELECT * FROM hangs_late_made;
 
 --@ analyze
 -- Skipped when the database was added to and has not grown by a quarter since, or when it is a live question's and has few rows.

@@ -29,9 +29,9 @@ def all_reduce(n=10):
     dist.all_reduce(torch.ones(n))
 
 
-def all_reduce_and_say():
+def all_reduce_and_say(n=10):
     """Makes the call, says in a file that it is made, and waits for its end."""
-    work = dist.all_reduce(torch.ones(10), async_op=True)
+    work = dist.all_reduce(torch.ones(n), async_op=True)
     say_that_i_came()
     work.wait()
 
@@ -84,6 +84,15 @@ def shapes():
     """Rank 2 passes another shape. What gloo does then varies: it waits, raises, or aborts (and torchrun then ends all ranks)."""
     all_reduce(1000 if RANK == FAULTY else 10)
     all_reduce()
+
+
+def smaller():
+    """Rank 2 comes last, and passes a smaller shape: gloo aborts in it at once."""
+    if RANK == FAULTY:
+        until_they_came(0, 1, 3)
+        time.sleep(0.5)
+        dist.all_reduce(torch.ones(10))
+    all_reduce_and_say(1000)
 
 
 def killed():
@@ -240,6 +249,20 @@ def late():
         json.dump([work, planted], f)
 
 
+def comes_too_late():
+    """Rank 2 comes three seconds after the call has failed in the others, whose time was up."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=3))
+    if RANK == FAULTY:
+        until_they_came(0, 1, 3)
+        time.sleep(6)  # before it comes
+    say_that_i_came()
+    dist.all_reduce(torch.ones(10), group=group)
+
+
+def joins_too_late():
+    """Nothing remains to be done here: rank 2 came to init_process_group when the others had given up (see below)."""
+
+
 def several_fail():
     """Rank 2 dies while the others have three operations in flight, to none of which it came: all three fail."""
     if RANK == FAULTY:
@@ -279,7 +302,12 @@ torch.set_num_threads(1)
 wait_for_agent()
 if sys.argv[1] == "outside" and RANK == FAULTY:
     gone_elsewhere()
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=600), rank=RANK, world_size=WORLD,
+if sys.argv[1] == "joins_too_late":
+    if RANK != FAULTY:
+        say_that_i_came()
+    until_they_came(0, 1, 3)
+    time.sleep(12 if RANK == FAULTY else 0)
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=4 if sys.argv[1] == "joins_too_late" else 600), rank=RANK, world_size=WORLD,
                         init_method="env://" if "MASTER_ADDR" in os.environ else "file://%s/store" % DIR)
 for _ in range(5):
     all_reduce()
@@ -289,6 +317,8 @@ if "TORCH_FR_BUFFER_SIZE" in os.environ:
 try:
     globals()[sys.argv[1]]()
 except RuntimeError as e:
+    if sys.argv[1] == "comes_too_late":
+        raise
     print("raised", RANK, str(e).split("\n")[0], flush=True)
     time.sleep(600)
 dist.barrier()

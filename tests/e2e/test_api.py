@@ -81,11 +81,11 @@ probing.step()
 probing.step()
 with probing.span("eventful"):
     probing.event("values", whole=3, real=2.5, text="h\\u00e9", none=None, flag=True, nan=float("nan"),
-                  big=1 << 80, some=[1, 2], many=list(range(99)), other=object)
+                  big=1 << 80, exact=(1 << 53) + 1, least=-(1 << 63), some=[1, 2], many=list(range(99)), other=object)
 probing.step(41)
 probing.event("bare")
 with probing.span("\\udcff"):  # os.fsdecode() makes such names
-    probing.event("\\udcff", **{"\\udcff": 1})
+    probing.event("\\udcff", **{"\\udcff": 1, "": 2})
 for bad in (lambda: probing.step(-1), lambda: probing.step("x"), lambda: probing.event(), lambda: probing.event(3),
             lambda: probing.span(3)):
     try:
@@ -188,9 +188,10 @@ def check_recorded(build, python, record, convert, sql):
     events = sql(db, "SELECT name, step, span, data FROM events ORDER BY event_id")
     assert [e[:3] for e in events] == [("values", 2, "eventful"), ("bare", 42, None), ("?", 42, "?")]
     assert json.loads(events[0][3]) == {
-        "whole": 3, "real": 2.5, "text": "h\u00e9", "none": None, "flag": 1, "nan": "nan", "big": pytest.approx(float(1 << 80)),
+        "whole": 3, "real": 2.5, "text": "h\u00e9", "none": None, "flag": 1, "nan": "nan", "big": pytest.approx(float(1 << 80)), "exact": (1 << 53) + 1, "least": -(1 << 63),
         "some": "[1, 2]", "many": "<list of 99>", "other": "<class 'object'>"}
-    assert sql(db, "SELECT value, typeof(value) FROM event_values WHERE name = 'whole'") == [(3, "integer")]
+    assert json.loads(events[2][3]) == {"?": 1, "": 2}
+    assert sql(db, "SELECT value, typeof(value) FROM event_values WHERE name IN ('whole', '')") == [(3, "integer"), (2, "integer")]
     # steps of a program without torch; where the first one begins is not known
     assert sql(db, "SELECT step, source, duration > 0, \"end\" > 0 FROM steps") == [(0, "mark", 0, 1), (1, "mark", 1, 1), (41, "mark", 1, 1)]
 
@@ -375,7 +376,7 @@ class Trainer:
         for epoch in range(3):
             loss = 1.0 / (epoch + 1)
             self.lr, bad, words = 0.5 ** epoch, Bad(), {"n": epoch}
-            captured = epoch * 10
+            captured = epoch * 10 + (1 << 53) + 1
             def see(): return captured
             deep(5)
             self.done = after = epoch + 100
@@ -416,7 +417,7 @@ def check_variables(build, python, record, convert, sql):
         after = {"after@fit": step + 100, "self.done@fit": step + 100} if step < 2 else {}  # the last value is the one at the return
         assert at["step"][step] == {
             **after, "epoch@fit": step, "loss@Trainer.fit": 1 / (step + 1), "self.lr@fit": 0.5 ** step,
-            "words@fit": "{'n': %d}" % step, "captured@fit": step * 10, "top@<module>": "module"}
+            "words@fit": "{'n': %d}" % step, "captured@fit": step * 10 + (1 << 53) + 1, "top@<module>": "module"}
     assert len(at["step"]) == 3
     notes = [t for t, in sql(db, "SELECT text FROM notes WHERE part = 'variables'")]
     assert notes.count("bad@fit: no text") == 1 and any(t.startswith("nope@fit had no value") for t in notes)

@@ -173,7 +173,7 @@ def test_os_exit_is_no_death(venv, run, interpreter, tmp_path, convert, sql):
 def test_bad_values_are_said_and_in_the_trace(installed, run, tmp_path, convert, sql):
     """The first process of the run prints one line for each bad value, and the program goes on with the defaults."""
     v = installed
-    env = dict(os.environ, PROBING="nestd", PROBING_TORCH_PROFILING="sideways", PROBE_TORCH_EXPRS="loss", PROBING_METRICS="x",
+    env = dict(os.environ, PROBE="nestd", PROBING_TORCH_PROFILING="sideways_and_back", PROBE_TORCH_EXPRS="loss", PROBING_METRICS="x",
                PROBING_SAMPLE_RATE="100")
     code = "import multiprocessing\nif __name__ == '__main__':\n  p = multiprocessing.get_context('spawn').Process(); p.start(); p.join()\n  print(1)"
     (tmp_path / "x.py").write_text(code)
@@ -181,12 +181,13 @@ def test_bad_values_are_said_and_in_the_trace(installed, run, tmp_path, convert,
     assert done.stdout == "1\n"
     said = done.stderr.splitlines()
     assert len(said) == 5 and all(line.startswith("probing: ") for line in said), said
-    assert said[0].startswith("probing: PROBING=nestd: it must be ") and said[0].endswith("; '1' is used")
+    assert said[0].startswith("probing: PROBE=nestd: it must be ") and said[0].endswith("; '1' is used")
     notes = [t for t, in sql(convert(tmp_path / "trace.zst"), "SELECT text FROM notes WHERE part = 'config' AND trace_id = 1")]
-    for name in ("PROBING_TORCH_PROFILING=sideways", "PROBE_TORCH_EXPRS=loss", "PROBING_METRICS=x"):
+    for name in ("PROBING_TORCH_PROFILING=sideways_and_back", "PROBE_TORCH_EXPRS=loss", "PROBING_METRICS=x"):
         assert [n for n in notes if n.startswith(name) and "must be" in n], notes
         assert [n for n in said if n.startswith("probing: " + name) and "must be" in n], said
     assert [n for n in said if "PROBE_TORCH_EXPRS" in n and n.endswith("; '' is used")], said
+    assert [n for n in said if n.endswith("; sideways_and_back is none of these; 'on' is used")], said  # the longest line, not cut
     assert [n for n in said if "a sample every 100 seconds; 100Hz" in n]
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from ask_helpers import ask, edited
+from test_torch import find_torch
 
 NAMES = ["time", "step", "loader", "straggler", "what_if", "hang", "died", "last", "memory", "diff", "gpu", "overlap"]
 
@@ -19,6 +20,19 @@ def test_straggler(build, run, simulated_job):
     assert cost == pytest.approx(0.030 * int(steps.stdout.split()[1]), rel=0.15), answer  # clocks of other machines are up to a second off
     rank, median = tables[1]
     assert rank["forward"] - median["forward"] == pytest.approx(0.030, rel=0.2) and rank["rank"] == 5
+
+
+def test_steps_of_a_process_that_trains(build, run, simulated_job, tmp_path):
+    """Beside it others call a model and have no optimizer, as a reinforcement learner's actors: their longest call is no step that is slow. Steps
+    of less than a millisecond have their digits."""
+    actors = "UPDATE torch_step SET source = 1, duration = 100 * duration WHERE id >> 40 IN (SELECT id FROM trace_file WHERE rank > 0);"
+    db = edited(simulated_job("--seed", 1) / "out.db", tmp_path, actors)
+    answer, tables = ask(build, run, "step", db)
+    assert re.match(r"step \d+ of rank 0 took 0\.\d{3} s, ", answer), answer
+    answer, tables = ask(build, run, "loader", db)
+    assert [r["rank"] for r in tables[0]] == [0], tables[0]
+    answer, _ = ask(build, run, "step", edited(simulated_job("--seed", 1) / "out.db", tmp_path, "UPDATE torch_step SET duration = duration / 1000, source = 1;"))
+    assert re.match(r"step \d+ of rank \d took 0.000\d+ s, [0-9.]+ times the usual 9\.\de-05 s; ", answer), answer
 
 
 # Rows that are derived from the calls are made anew after the calls were changed; and the view's figure, after the collectives were.
@@ -168,6 +182,31 @@ def test_loader_of_one_rank(build, run, simulated_job, tmp_path):
     assert re.match(r"yes: 60.0 % of the steps' time is spent waiting for data, [0-9.]+ s of a step's [0-9.]+ s$", answer), answer
 
 
+LOADS = """
+import time, torch, probing
+class Shards(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i):
+        read_shard()
+        return i
+def read_shard():
+    time.sleep(0.2)
+for _ in torch.utils.data.DataLoader(Shards(), None, num_workers=1): probing.step()
+"""
+
+
+def test_what_the_workers_of_a_loader_do(build, run, record, monkeypatch):
+    """The line of the program is named, not the C library's function that it waits in, or what the workers' other threads wait for."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    monkeypatch.setenv("PYTHONPATH", str(build.share / "python"))
+    answer, tables = ask(build, run, "loader", record(LOADS, python=python, options=["-r", "100"]).trace)
+    assert answer.startswith("yes: "), answer
+    most = tables[-1][0]
+    assert re.fullmatch(r"read_shard \(\w+\.py:%d\)" % (LOADS.split("\n").index("    time.sleep(0.2)") + 1), most["line"]) and most["seconds"] > 1, tables
+
+
 def test_memory(build, run, simulated_job, tmp_path):
     """All ranks load 300 MB before the first step and free it after the last; rank 3 leaks 2 MB in each second of its work."""
     db = simulated_job("--seed", 1) / "out.db"
@@ -202,12 +241,18 @@ def test_memory(build, run, simulated_job, tmp_path):
     assert said and 10 < float(said.group(1)) < 0.3 * 60, answer
 
 
-def test_two_processes_of_one_rank(build, run, simulated_job, tmp_path):
+def test_two_processes_of_one_rank(build, run, simulated_job, sql, tmp_path):
     """Both processes are named. A process that a rank starts (such as a loader, with the rank in its environment) is not one of them, nor
     is a rank that was started again."""
     out = simulated_job("--duplicate", "5")
     done = run([build.tool("probing"), "ask", "straggler", out / "out.db"])
     assert re.search(r"^probing-ask: 2 processes say that they are rank 5 \(\d+ on node\d+, \d+ on node\d+\): what is said of that rank is of all of them$", done.stderr, re.M), done.stderr
+    many = run([build.tool("probing"), "ask", "straggler", edited(out / "out.db", tmp_path, "UPDATE trace_file SET rank = 5 WHERE rank < 5")], check=None).stderr
+    assert re.search(r"^probing-ask: 7 processes say that they are rank 5 \((\d+ on node\d+, ){4}\.\.\.\): what is said", many, re.M), many  # it was cut within a name
+    # What the rank did twice, the others did not: they still wait for whom they wait for.
+    slow = simulated_job("--duplicate", "3", "--straggler", "5:30") / "out.db"
+    assert sql(slow, "SELECT count(*), sum(complete = arrived), sum(arrived = 8) FROM collectives") == [(135, 135, 135)]
+    assert re.match(r"rank 5: the others waited for it in 1\d\d of 135 collectives", ask(build, run, "straggler", slow)[0])
     forked = edited(out / "out.db", tmp_path, "UPDATE trace_file SET ppid = (SELECT pid FROM trace_file WHERE rank = 5 ORDER BY id LIMIT 1)"
                     " WHERE id = (SELECT max(id) FROM trace_file WHERE rank = 5)")
     assert "say that they are" not in run([build.tool("probing"), "ask", "straggler", forked]).stderr
@@ -232,14 +277,45 @@ def test_step_and_loader_and_time(build, run, simulated_job):
     assert "probing-record" in ask(build, run, "diff", db, code=1)[0] or "one run only" in ask(build, run, "diff", db, code=1)[0]
 
 
-def test_waits_for_the_gil(build, run, tmp_path, sql):
-    """Of four threads that compute, three wait for the GIL. (That one waited so long that it is said is made so: a short run of a busy machine shows some ticks of it.)"""
+STEPS = """
+import time, probing
+def saves():
+    time.sleep(0.8)
+for i in range(40):
+    if i == 30: saves()
+    time.sleep(0.02)
+    probing.step()
+"""
+
+
+def test_what_a_slow_step_did(build, run, record, simulated_job, tmp_path, monkeypatch):
+    """The line of the program that took the time is named; or the rank that was waited for, if that is what took it."""
+    monkeypatch.setenv("PYTHONPATH", str(build.share / "python"))
+    answer, _ = ask(build, run, "step", record(STEPS).trace)
+    assert re.search(r"; the difference is in other \(.* s instead of .* s\); for 0\.[789] s it was in saves \(\w+\.py:%d\)$" % (STEPS.split("\n").index("    time.sleep(0.8)") + 1), answer), answer
+    db = simulated_job("--seed", 1) / "out.db"
+    late = """CREATE TEMP TABLE five AS SELECT first_id, last_id FROM trace_file WHERE rank = 5;
+        CREATE TEMP TABLE call AS SELECT min(c.seq) AS seq FROM five f, comm c, torch_step s WHERE c.id BETWEEN f.first_id AND f.last_id AND s.id BETWEEN f.first_id AND f.last_id AND s.number = 20 AND c.ts > s.ts;
+        UPDATE comm SET ts = ts + 500000000 WHERE seq = (SELECT seq FROM call) AND EXISTS (SELECT 1 FROM five f WHERE comm.id BETWEEN f.first_id AND f.last_id);
+        UPDATE comm SET duration = duration + 500000000 WHERE seq = (SELECT seq FROM call) AND NOT EXISTS (SELECT 1 FROM five f WHERE comm.id BETWEEN f.first_id AND f.last_id);
+        UPDATE torch_step SET duration = duration + 500000000 WHERE number = 20;""" + ANEW
+    answer, _ = ask(build, run, "step", "--rank", 0, edited(db, tmp_path, late))
+    assert re.match(r"step 20 of rank 0 took 0\.[56]\d+ s, .*; the difference is in communication, or waiting in it \(.*\); it waited 0\.5\d+ s for rank 5$", answer), answer
+    assert "it waited" not in ask(build, run, "step", db)[0] and "it was in" not in ask(build, run, "step", db)[0]
+
+
+@pytest.mark.parametrize("named", (True, False), ids=("named", "unnamed"))
+def test_waits_for_the_gil(build, run, tmp_path, named):
+    """Of four threads that compute, three wait for the GIL, whether or not glibc's internal functions have names, which only its debugging symbols
+    give. (That one waited so long that it is said is made so: a short run of a busy machine shows some ticks of it.)"""
     program, trace, db = tmp_path / "t.py", tmp_path / "t.zst", tmp_path / "t.db"
     program.write_text("import sys, threading, time\ndef computes(end):\n    while time.time() < end: pass\nfor _ in range(int(sys.argv[1])): threading.Thread(target=computes, args=(time.time() + 1.5,)).start()\n")
+    names = "UPDATE stack SET name = %s WHERE type = 1 AND file GLOB '*/libc[.-]*' AND (name GLOB '*futex*' OR name GLOB 'libc*+0x*');" % ("'__futex_wait'" if named else "'libc.so.6+0x85e50'")
     for threads in (4, 1):
         run([build.tool("probing-record"), "-q", "-r", "200Hz", "-o", trace, sys.executable, program, str(threads)], check=0)
         run([build.tool("probing-convert"), "-qf", trace, db])
-        answer, tables = ask(build, run, "time", edited(db, tmp_path, "UPDATE stack_total SET ns = ns * 1000, running_ns = running_ns * 1000") if threads == 4 else db)
+        longer = "UPDATE stack_total SET ns = ns * 1000, running_ns = running_ns * 1000;" if threads == 4 else ""
+        answer, tables = ask(build, run, "time", edited(db, tmp_path, names + longer))
         assert bool(re.search(r"; threads waited for the GIL for \d+\.\d s at least$", answer)) == (threads == 4), answer
         assert "computes (t.py:3)" in [r["line"] for r in tables[-1]] if threads == 4 else not tables[-1], tables[-1]
 
@@ -344,6 +420,14 @@ def test_sql_that_never_ends(build, run, simulated_job):
     db = simulated_job("--straggler", "5:30", "--offset", "1", "--drift", "50") / "out.db"
     done = run([build.tool("probing-query"), "--timeout", "0.3", db, endless], check=3)
     assert done.stdout == "" and len(done.stderr.splitlines()) == 1 and "0.3" in done.stderr, done.stderr
+
+
+def test_which_timeouts_there_are(build, run):
+    """A number that is too small or too large is refused by a line that says which are not."""
+    for tool in (["query"], ["ask", "time"], ["diff"], ["report"], ["-t", "1", "eval"], ["serve"]):
+        for wrong in ("0.0001", "0", "-1", "1e9", "soon"):
+            said = run([build.tool("probing")] + tool + ["--timeout=" + wrong, "x.db"], check=2).stderr
+            assert "the timeout must be from 0.001 to 86400 seconds, not '%s'" % wrong in said, (tool, said)
 
 
 def test_listed_and_refused(build, run, tmp_path):

@@ -149,7 +149,7 @@ def late(ask, begun):
 
 def loop(process, tmp_path):
     process.begun = str(tmp_path / "begun")
-    return "import time\nopen(%r, 'w').close()\ncount = 0\nwhile True:\n    time.sleep(0.001)\n    count += 1" % process.begun
+    return "import time\ncount = 0\nopen(%r, 'w').close()\nwhile True:\n    time.sleep(0.001)\n    count += 1" % process.begun
 
 
 @pytest.mark.pythons(count=1)
@@ -191,9 +191,9 @@ def test_what_is_inside_c_code_is_left_there(build, program, probing, spawn, pyt
     process = program(python)
     inside, go_on = tmp_path / "inside", tmp_path / "go_on"
     os.mkfifo(str(go_on))
-    code = "import os\nos.system(%r)\nleft = 1" % (": > %s; read x < %s" % (inside, go_on))
+    code = "import os\nprint('before')\nos.system(%r)\nleft = 1" % (": > %s; read x < %s" % (inside, go_on))
     done, _ = late(lambda s: probing(process, "eval", "--timeout", s, code, check=3), inside)
-    assert "inside C code" in done.stderr
+    assert "inside C code" in done.stderr and done.stdout == "before\n"
     go_on.open("w").close()
     client = spawn([build.tool("probing"), "-t", process.pid, "eval", "--timeout", "200", code], stderr=subprocess.PIPE)
     wait_until(inside.exists)

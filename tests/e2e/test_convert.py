@@ -82,7 +82,7 @@ def test_views(view, convert, sql):
 
 
 @pytest.mark.parametrize("table, view", [("training_log", "training_logs_made"), ("collective", "collectives_made"),
-                                         ("straggler", "stragglers_made"), ("hang", "hangs_made")])
+                                         ("straggler", "stragglers_made"), ("hang", "hangs_made"), ("hang", "hangs_late_made")])
 def test_what_is_stored_has_the_columns_of_its_view(table, view, convert, sql):
     db = convert(GOLDEN / "basic.zst")
     stored, made = ([row[1] for row in sql(db, "PRAGMA table_info('%s')" % name)] for name in (table, view))

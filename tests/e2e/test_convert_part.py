@@ -3,7 +3,10 @@
 import os
 import re
 import shutil
+import struct
+import zlib
 
+import format_reader
 import pytest
 
 from test_fleet import fleet  # noqa: F401
@@ -106,6 +109,24 @@ def test_some_kinds(job, sql):
         assert sql(db, "SELECT count(*), sum(lost), min(complete) FROM trace") == [(4, 0, 1)]
     db, _ = job("--only", "samples", "--last", "3s")
     assert 0 < spans(sql, db)["sample"][0] < whole["sample"][0] and spans(sql, db)["comm"][0] == 0
+
+
+@pytest.mark.parametrize("types", [0, 1 << 63])
+def test_hints_that_are_wrong(job, sql, tmp_path, types):
+    """A conversion of some records skips blocks by the types in their hints, but not in a trace whose hints contradict its blocks."""
+    before = spans(sql, job("--only", "samples,comm", "--last", "100d")[0])
+    (tmp_path / "wrong").mkdir()
+    for path in job.out.glob("node*/*.zst"):
+        data = bytearray(path.read_bytes())
+        pos = data.find(format_reader.HINT_START)
+        while pos >= 0:
+            struct.pack_into("<Q", data, pos + 56, types)
+            struct.pack_into("<I", data, pos + 64, zlib.crc32(data[pos + 8:pos + 64]))
+            pos = data.find(format_reader.HINT_START, pos + 1)
+        (tmp_path / "wrong" / path.name).write_bytes(data)
+    db, said = job("--only", "samples,comm", "--last", "100d", traces=[tmp_path / "wrong"])
+    assert said.count("contradicted by the block") == 4 and spans(sql, db) == before and before["sample"][0] and before["comm"][0]
+    assert sql(db, "SELECT sum(complete) FROM trace") == [(4,)]
 
 
 @pytest.mark.parametrize("words,part", [

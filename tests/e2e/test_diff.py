@@ -27,6 +27,16 @@ def test_the_same_twice_is_no_difference(build, run, simulated_job):
     assert [r["processes"] for r in parts["the two"]] == [8, 8]
 
 
+def test_what_is_within_the_noise_is_not_said_to_be_more(build, run, simulated_job, tmp_path):
+    """Steps that vary from one part of the run to the next, in one run 10 % longer than in the other: that is less than would be shown, and less than "give or take"."""
+    job = simulated_job("--seed", 1) / "out.db"
+    varies = "UPDATE torch_step SET duration = duration * iif(ts / 3000000000 % 2, 1.3, 1) * "
+    (tmp_path / "a").mkdir()
+    answer, _ = diff(build, run, edited(job, tmp_path / "a", varies + "1"), edited(job, tmp_path, varies + "1.1"))
+    a, b, least = map(float, re.search(r": a step takes ([0-9.]+) s and ([0-9.]+) s, give or take ([0-9.]+) s$", answer).groups())
+    assert b > 1.09 * a and b - a < least, answer
+
+
 def test_what_makes_two_runs_hard_to_compare_is_said(build, run, simulated_job, tmp_path):
     """Another number of ranks, and another version of Python (or of PyTorch), were in the tables only."""
     one = simulated_job("--seed", 1) / "out.db"
@@ -49,7 +59,7 @@ def test_two_ranks_of_one_job(build, run, simulated_job):
     """Rank 5 computes for 30 ms longer, and the others wait for it as long: the steps of both take the same time."""
     job = simulated_job("--straggler", "5:30") / "out.db"
     answer, parts = diff(build, run, "--ranks", "3,5", job)
-    assert answer.startswith("a step takes as long in both") and [r["processes"] for r in parts["the two"]] == [1, 1]
+    assert re.match(r"a step takes as long in both, [0-9.]+ s and [0-9.]+ s, give or take [0-9.]+ s, ", answer) and [r["processes"] for r in parts["the two"]] == [1, 1]
     assert more(parts["parts of a step"], "forward") == pytest.approx(0.030, rel=0.1)
     assert more(parts["collectives"], "all_reduce in default_pg") == pytest.approx(-0.030, rel=0.1)
     answer, parts = diff(build, run, "--ranks", "2,3", job)
@@ -65,8 +75,73 @@ def test_a_busy_machine_is_no_difference_of_a_function(build, run, simulated_job
         c.execute("UPDATE sample SET count = 2 * count WHERE flags & 1")
     c.close()
     answer, parts = diff(build, run, a, b)
-    assert "in waiting for a processor, +" in answer, answer
+    assert re.search(r"in waiting for a processor, \+[0-9.]+ s$", answer), answer
     assert [list(r.values())[0] for r in parts["functions"]] == ["waiting for a processor"], parts["functions"]
+
+
+def test_a_function_of_the_program_on_a_busy_machine(build, run, simulated_job, tmp_path):
+    """If the threads also wait for a processor much longer, the answer still names the function that takes longer."""
+    longer, b = simulated_job("--step-ms", 150) / "out.db", tmp_path / "b.db"
+    b.write_bytes(longer.read_bytes())
+    with sqlite3.connect(str(b)) as c:
+        c.execute("UPDATE sample SET count = 3 * count WHERE flags & 1")
+    c.close()
+    answer, _ = diff(build, run, simulated_job("--seed", 1) / "out.db", b)
+    assert re.search(r"in waiting for a processor, \+[0-9.]+ s; of the program itself, in backward \(\w+.py\), \+0.0", answer), answer
+
+
+def items(build, run, *rows):
+    """What is shown as a difference, of items (side, section, name, value, noise) made by hand: the answer, and the names."""
+    text = run([build.tool("probing"), "ask", "diff", "--sql"]).stdout
+    statements = text[text.index("CREATE TEMP TABLE pair"):text.index("-- the two")].split(";\n")
+    c = sqlite3.connect(":memory:")
+    c.create_function("sqrt", 1, math.sqrt)
+    c.executescript("CREATE TABLE item(side, section, name, value, noise); CREATE TABLE setting(side, kind, name, value)")
+    c.executemany("INSERT INTO item VALUES(?, ?, ?, ?, ?)", list(rows) + [(side, "steps", name, value, 0) for side in "ab" for name, value in (("processes", 1), ("seconds", 9))])
+    for statement in statements[:3]:
+        c.execute(statement)
+    return c.execute(statements[3]).fetchone()[0], {name for name, in c.execute("SELECT name FROM differs")}
+
+
+def of(side, section, value, noise, *names):
+    return [(side, section, name, value, noise) for name in names]
+
+
+def test_of_many_functions_some_differ_by_chance(build, run):
+    """The more of them, the further apart are the two that differ most without a cause. A function that is seen all the time on one side and
+    never on the other is a difference, however much it varies."""
+    names = ["f%d (x.py)" % n for n in range(60)]
+    both = of("a", "function", 0.010, 0.0010, *names) + of("b", "function", 0.010, 0.0010, *names[1:])
+    chance, cause, new = ([("b", "function", name, value, 0.0010)] for name, value in ((names[0], 0.0157), (names[0], 0.018), ("new (x.py)", 0.004)))
+    assert items(build, run, *both, *chance)[1] == set() and items(build, run, *both, *cause)[1] == {names[0]}
+    whole = both + of("b", "function", 0.010, 0.0010, names[0])
+    assert items(build, run, *whole, *new)[1] == set()
+    assert items(build, run, *whole, *new, ("b", "seen", "new (x.py)", 14, 0))[1] == {"new (x.py)"}
+    few = of("a", "function", 0.010, 0.0010, *names[:2]) + of("b", "function", 0.010, 0.0010, names[1])
+    assert items(build, run, *few, *chance)[1] == {names[0]}
+
+
+def test_what_the_clock_measures_on_a_busy_machine(build, run):
+    """Modules and parts of a step take longer if threads wait for a processor meanwhile: they are shown if they take longer than that explains."""
+    def rows(side, wait, module, forward):
+        return of(side, "function", wait, 0.0003, "waiting for a processor") + of(side, "module", module, 0.0005, "Net forward") + of(side, "step", forward, 0.0005, "forward") + \
+            of(side, "step", 0.1 + wait, 0.006, "a step") + of(side, "function", 0.05, 0.0005, "f (x.py)")
+    answer, names = items(build, run, *rows("a", 0.010, 0.030, 0.030), *rows("b", 0.020, 0.038, 0.038))
+    assert names == {"waiting for a processor"} and re.match("nothing that stands out of the noise but what the machine does: .*; most of the difference is in waiting for a processor, [+]0.0100 s$", answer), answer
+    assert items(build, run, *rows("a", 0.010, 0.030, 0.030), *rows("b", 0.020, 0.048, 0.030))[1] == {"waiting for a processor", "Net forward"}
+    answer, names = items(build, run, *rows("a", 0.010, 0.030, 0.030), *rows("b", 0.060, 0.048, 0.060))
+    assert names == {"waiting for a processor", "a step"} and answer.startswith("a step takes 0.1100 s in the one and 0.1600 s in the other"), answer
+
+
+def test_a_variable_of_few_values(build, run, simulated_job, tmp_path):
+    """Another learning rate takes no other time. Of a loss no two values are equal, in equal runs, too."""
+    one = simulated_job("--seed", 1) / "out.db"
+    a, b = (edited(one, tmp_path, """DELETE FROM variable; WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 40)
+        INSERT INTO variable(id, ts, step, func, name, value, at) SELECT f.first_id + 1000000 + 2 * i + k.key, f.start_ts + i, i, 'train', k.value, iif(k.key, %s, i * %s + 0.5), 0
+        FROM trace_file f, n, json_each('["loss", "lr"]') k WHERE f.rank = 0""" % (lr, lr)).rename(tmp_path / ("%s.db" % lr)) for lr in ("0.01", "0.1"))
+    answer, parts = diff(build, run, a, b)
+    assert answer.endswith("; lr 0.01 in the one, 0.1 in the other"), answer
+    assert [(r["name"], r["a"], r["b"]) for r in parts["settings"] if r["kind"] == "variable"] == [("lr", "0.01", "0.1")]
 
 
 def test_more_threads(build, run, simulated_job, tmp_path):

@@ -103,6 +103,13 @@ def test_all_samples_are_in_it(build, run, recorded, sql, flame):
     assert len(root) == 1 and root[0][2] == ticks
 
 
+@pytest.mark.parametrize("command, begins", [("flamegraph", "<svg"), ("report", "<!DOCTYPE"), ("export --format collapsed", "python")])
+def test_a_name_that_is_standard_output(build, run, recorded, tmp_path, command, begins):
+    """It was a file of the name "-" for two of the three."""
+    said = run([build.tool("probing")] + command.split() + ["-o", "-", recorded], cwd=str(tmp_path)).stdout
+    assert begins.lower() in said[:200].lower() and not (tmp_path / "-").exists()
+
+
 @pytest.mark.parametrize("func", ["leaf_a", "leaf_b", "both", "spin", "work"])
 def test_weight_of_a_function(build, run, recorded, sql, func):
     total = sql(recorded, "SELECT total FROM hot_functions WHERE func = ? AND frame_type = 'Python'", func)[0][0]

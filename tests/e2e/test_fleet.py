@@ -100,6 +100,14 @@ def test_one_time_for_many_machines(merged, sql, harm):
     assert "cannot be compared" not in said
 
 
+def test_clocks_while_a_job_hangs(merged, sql):
+    """Nothing tells of the clocks any more: their lines go on as they were as a whole, not as a few last matches had them."""
+    db, _, _ = merged("hangs", "--ranks", 8, "--nodes", 4, "--minutes", 4, "--offset", 1, "--drift", 50, "--hz", 1, "--layers", 1, "--jitter", 100,
+                      "--outliers", 0.02, "--hang", "5:50")
+    errors = clock_errors(sql, db)
+    assert errors[len(errors) * 99 // 100] < 100e-6, errors[len(errors) * 99 // 100]
+
+
 @pytest.mark.parametrize("years", [-10, 10])
 def test_two_clocks_ten_years_apart(merged, sql, build, run, tmp_path, monkeypatch, years):
     """They are aligned, a message says so, and the date is that of the later clock: a clock that nobody has set lies in the past."""

@@ -158,6 +158,9 @@ def test_inject_every_version(build, run, python, target, samples, tmp_path):
     until_sampled(process.pid)
     assert finish(process) == (0, "right", "")
     samples(trace)
+    # the command that it proposes can be pasted into a shell, though the name has a space
+    run(["sh", "-c", "PATH=%s:$PATH; %s" % (build.bin, done.stdout.strip().split("; next: ")[1])], cwd=str(tmp_path))
+    assert (tmp_path / "out.db").exists()
 
 
 TORCH = HEAD + """

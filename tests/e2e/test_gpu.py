@@ -2,11 +2,13 @@
 """GPU metrics. Without a GPU these tests use a fake library (tests/programs/fake_nvml.c) on the way from NVML's functions to the database, and
 check what is said if there is no NVML. They do not run the real NVML."""
 import os
+import re
 import shutil
 import subprocess
 
 import pytest
 from agent_helpers import agent
+from ask_helpers import ask
 from record_until import record_until
 
 FIXTURES = (agent, record_until)  # tests ask for them by name
@@ -47,6 +49,39 @@ def test_numbers_of_a_made_up_nvml(fake, record_until, convert, sql):
     assert rows == [(i, 70 + i, 30 + i, ((10 + i) << 30) / 1e6, total, 312.5 + i / 1e3, 55 + i, 1980 + i,
                      ((3 + i) << 30) / 1e6, "Made-up GPU", "GPU-fake-%d" % i) for i in range(2)]
     assert ((7 << 30) / 1e6,) in sql(db, "SELECT DISTINCT gpu_mb FROM memory")
+
+
+IDLES = """
+import ctypes, sys, time
+ctypes.CDLL(sys.argv[1])
+def gpu_is(busy):
+    with open(sys.argv[2], "w") as f: f.write(str(busy))
+def wait_for_batch():
+    time.sleep(1.5)
+def compute():
+    end = time.time() + 1.5
+    while time.time() < end: pass
+while "libnvidia-ml" not in open("/proc/self/maps").read(): time.sleep(0.01)
+for _ in range(2):
+    gpu_is(0)
+    wait_for_batch()
+    gpu_is(95)
+    compute()
+"""
+
+
+def test_why_a_gpu_is_idle(fake, build, run, record):
+    """While its GPU is idle, the program waits for its data; while it is not, it computes. The other GPU is never idle."""
+    util = fake / "util"
+    util.write_text("95")
+    done = record(IDLES, str(fake / "libcuda.so.1"), str(util), options=["--metrics", "0.2", "-r", "50"], env=dict(os.environ, LD_LIBRARY_PATH=str(fake), FAKE_NVML_UTIL=str(util)))
+    answer, tables = ask(build, run, "gpu", done.trace)
+    line = IDLES.split("\n").index("    time.sleep(1.5)") + 1
+    said = re.fullmatch(r"the GPUs were busy [0-9.]+ % of the time; device 0 of process \d+ least, [0-9.]+ %; it was idle for ([0-9.]+) s, in which the main thread was in "
+                        r"wait_for_batch \(\w+\.py:" + str(line) + r"\), (\d+) %", answer)
+    assert said and float(said.group(1)) > 1.5 and int(said.group(2)) > 60, answer  # a reading after a change is of the time before it, too
+    assert [(r["device"], r["idle_seconds"] is not None) for r in tables[0]] == [(0, True), (1, False)]
+    assert tables[-1][0]["line"].startswith("wait_for_batch (")
 
 
 SHARED = """

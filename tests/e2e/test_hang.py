@@ -148,6 +148,8 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
     assert tables[0][0]["waiting"] == "0,1,3" and tables[0][0]["waits_for"] == "2" and len(tables[0]) == 1
     assert tables[1][0]["last_call"].startswith("all_reduce number %d of" % (tables[0][0]["seq"] - 1))
     inner = {r["role"]: r["func"] for r in reversed(tables[2])}
+    read = r"; its data loader \(process \d+\) in Data.read_slowly \(hang_scenes.py:\d+\)$"
+    assert bool(re.search(read, answer)) == (scene == "loader"), answer
     if scene == "loader":  # the rank's worker, from which the data do not come
         assert inner["dataloader"] == "Data.read_slowly", tables[2]
     else:
@@ -230,6 +232,18 @@ def test_other_shapes(job, python_torch):
 
 @pytest.mark.limit(300)
 @pytest.mark.slow
+def test_a_smaller_shape(job, python_torch):
+    """The rank that brings it aborts within a millisecond of its call, which it has recorded nonetheless."""
+    dying = job(python_torch, "smaller", launched=False)
+    dying.until_it_failed()
+    dying.end()
+    answer, tables = dying.ask()
+    assert re.match(r"all_reduce number 6 of group \w+: rank 2 brought 40 bytes, others 4000, in .*smaller \(hang_scenes.py:\d+\): the shapes differ, ", answer), (
+        answer, tables, dying.log())
+
+
+@pytest.mark.limit(300)
+@pytest.mark.slow
 @pytest.mark.parametrize("launched", [True, False])
 @pytest.mark.parametrize("scene", ["killed", "killed_inside"])
 def test_one_dead_by_signal_9(job, python_torch, scene, launched):
@@ -272,9 +286,35 @@ def test_one_that_leaves(job, build, run):
     leaving = job(path, "leaves")
     leaving.process.wait(timeout=1000)
     answer, tables = leaving.ask()
-    assert re.match(r"all_reduce number 6 of group \w+: rank 2 had ended at [0-9:.]+ \(exit with code 3\)", answer), (answer, tables, leaving.log())
+    assert re.match(r"all_reduce number 6 of group \w+: rank 2 had ended (at [0-9:.]+ )?\(exit with code 3(; its process was gone at [0-9:.]+)?\)", answer), (answer, tables, leaving.log())
     died = run([build.tool("probing"), "ask", "died", "--answer", leaving.traces]).stdout
     assert re.match(r"rank 2 \(process \d+\) on .*: exit with code 3 while others waited for it", died), (died, leaving.log())
+
+
+@pytest.mark.limit(300)
+def test_one_that_comes_too_late(build, run, job, python_torch):
+    """No call is incomplete, as all ranks came; but the others' time was up. Who dies of that first is not to blame, and the answer says
+    who is."""
+    late = job(python_torch, "comes_too_late", launched=False)
+    late.process.wait(timeout=1000)
+    answer, tables = late.ask()
+    assert re.match(r"all_reduce number \d+ of group \w+: rank 2 came \d+\.\d s too late, and the call failed in 3 of 4 at [0-9:.]+ after \d+\.\d s \(.*\): rank 2 was in comes_too_late "
+                    r"\(hang_scenes.py:%d\)$" % line_of("time.sleep(6)  # before it comes"), answer), (answer, tables, late.log())
+    assert [(r["waits_for"], r["waiting"], r["state"]) for r in tables[0]] == [("2", "0,1,3", "late")]
+    died = run([build.tool("probing"), "ask", "died", "--answer", late.traces]).stdout
+    assert re.match(r"rank [013] \(process \d+\) on \S+ at \S+ \S+, because rank 2 came late to all_reduce number \d+ of group \w+ \(`probing ask hang`\): exception \w+: ", died), died
+
+
+@pytest.mark.slow
+@pytest.mark.limit(300)
+def test_one_that_joins_too_late(build, run, job, python_torch):
+    """Torch may refuse it at once, or let it wait in turn."""
+    late = job(python_torch, "joins_too_late", launched=False)
+    late.process.wait(timeout=1000)
+    answer, tables = late.ask()
+    assert re.match(r"no call is incomplete, but ranks 0,1,3 wait in init_process_group, .*: rank 2 (came to it when they had given up, \d+\.\d s later|is not in it; rank 2 is in .*)$", answer), (answer, tables, late.log())
+    died = run([build.tool("probing"), "ask", "died", "--answer", late.traces]).stdout
+    assert re.match(r"rank [013] \(process \d+\) on \S+ at \S+ \S+, because not all ranks had come to init_process_group \(`probing ask hang`\): exception \w+: ", died), died
 
 
 @pytest.mark.limit(300)
@@ -285,6 +325,13 @@ def test_the_first_of_several_that_failed(job, python_torch):
     answer, tables = failing.ask()
     assert re.match(r"all_reduce number 6 of group \w+: rank 2 died at [0-9:.]+ \(.*\), and the call failed in 3 of 4 at ", answer), (answer, tables, failing.log())
     assert [(r["seq"], r["waits_for"], r["state"]) for r in tables[0]] == [(6, "2", "dead")]
+
+
+def test_one_more_waits(build, run, simulated_job):
+    """The one that waits for a rank that waits for the cause is said in the singular."""
+    job = simulated_job("--ranks", 4, "--tp", 2, "--no-world", "--hang", "3:5")
+    said = run([build.tool("probing"), "ask", "hang", "--answer", job / "out.db"]).stdout
+    assert re.search(r": rank 3 never came, 1 of 2 wait since .*; one more collective or message waits for that$", said.strip()), said
 
 
 @pytest.mark.slow

@@ -125,6 +125,18 @@ def test_one_that_lets_nobody_run_python(probing, python, target, source):
         assert finish(process) == (0, "right", "")
 
 
+@pytest.mark.pythons(count=1)
+def test_one_with_little_address_space(probing, python, target):
+    process = target(python, HEAD + """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (400 << 20,) * 2)
+while go(): time.sleep(0.01)
+print("right")
+""")
+    refused(probing(process.pid, "inject", check=None), "too little space (ulimit -v): recording would take it from the program")
+    assert finish(process) == (0, "right", "")
+
+
 # Waits in a futex: a lock, a join, the GIL. Waits in poll, select, sleep. Each would wait for 600 s, and is ended by a signal after the
 # injection; the GIL is released when its holder has read its input to the end.
 BLOCKING = {

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from live_helpers import PROGRAM, states, stop, target  # noqa: F401
+from live_helpers import PROGRAM, cache, kept, states, stop, target  # noqa: F401
 from test_console import wait_until
 
 
@@ -38,14 +38,33 @@ def test_every_form(build, run, target, sql, tmp_path):
         assert frames[-1]["lineno"] == 9
     # Every command that reads a database also takes the pid of a process, for what it records.
     assert "beat (" in run([probing, "ask", "time", target]).stdout and "work" in run([probing, "stacks", target]).stdout
+    assert "beat (" in run([probing, "-t", target, "ask", "time"]).stdout and "work" in run([probing, target, "stacks"]).stdout
+    assert "Why does it hang?" in run([probing, "-t", target, "ask"]).stdout
     assert re.search(r"work.*beat.* \d+\n", run([probing, "flamegraph", "--folded", target]).stdout)
     run([probing, target, "eval", "--timeout", "200", "'still ' + 'here'"])
     assert run([probing, "eval", "--timeout", "200", "6 * 7"], env=dict(os.environ, ENDPOINT=str(target))).stdout == "42\n"
     assert run([probing, "-t", target, "e", "--timeout", "200", "6 * 7"]).stdout == "42\n" and str(target) in run([probing, "ls"]).stdout
     assert "work" in run([probing, target, "backtrace", "--main"]).stdout and "work" in run([probing, "-t", target, "bt", "--main"]).stdout
     assert re.search(r"work.*beat.* \d+\n", run([probing, target, "flamegraph", "--folded"]).stdout)
+    # The pid may follow the command, as it does for those that also read files.
+    assert "work" in run([probing, "backtrace", target, "--main"]).stdout and run([probing, "eval", target, "--timeout", "200", "6 * 7"]).stdout == "42\n"
+    assert json.loads(run([probing, "status", target, "--json"]).stdout)["pid"] == int(str(target))
     memory = json.loads(run([probing, "-t", target, "memory", "--json"]).stdout)
     assert memory and all(row["rss_mb"] > 3 for row in memory)
+
+
+def test_a_stopped_process(build, run, target, cache):
+    """It cannot write out what it has, and one line says so."""
+    query = [build.tool("probing"), target, "query", "--csv", "SELECT count(*) > 0 AS some FROM samples"]
+    assert run(query).stderr == ""
+    stop(target)
+    kept(cache)
+    asked = run(query)
+    assert asked.stdout == "some\n1\n" and asked.stderr.count("\n") == 1 and "process %d is stopped" % target in asked.stderr, asked.stderr
+    os.kill(target, signal.SIGCONT)
+    wait_until(lambda: states(target) != {"T"})
+    kept(cache)
+    assert run(query).stderr == ""
 
 
 def test_what_was_recorded_until_now(build, run, target):

@@ -5,7 +5,7 @@ import re
 import sqlite3
 
 import pytest
-from ask_helpers import ask, edited
+from ask_helpers import ask, edited, in_segments
 from conftest import REPO
 
 # SQL that makes calls of any length, up to 2 s from where they were, in threads that compute and in others, and samples of a thread that
@@ -137,3 +137,22 @@ def test_it_reads_each_table_once():
     assert "torch_call" not in question.split("\n--!")[1] and question.count("overlap(t.id") == 1
     for table in ("torch_call", "torch_step", "comm"):
         assert len(re.findall(r"FROM %s WHERE id BETWEEN \?1 AND \?2 " % table, program)) == 1, table
+
+
+def test_a_rank_in_segments_is_one(build, run, simulated_job, tmp_path):
+    """Calls that lie over passes of another file counted as not hidden: 92.4 % for 95.9. Here calls lie up to 2 s from where they were, so that many do."""
+    out = edited(simulated_job("--seed", 1) / "out.db", tmp_path, SCATTER)
+
+    def sums():
+        with sqlite3.connect(str(out)) as c:
+            stacks = [s for s, in c.execute("SELECT id FROM stack WHERE id % 2")]
+        c.close()
+        rows = json.loads(run([build.tool("probing-query"), "--json", out, "SELECT overlap(1, '%s', NULL) AS o" % stacks]).stdout)
+        return sorted(json.loads(rows[0]["o"]), key=lambda s: str(s["op"]))
+    whole, said = ask(build, run, "overlap", out), sums()
+    in_segments(out)
+    assert sums() == said and any(s["under"] > 0 and s["waited"] > 0 and s["stepped"] > 0 for s in said)
+    several = ask(build, run, "overlap", out)
+    assert several[0] == whole[0]
+    for tables in zip(several[1], whole[1]):
+        assert sorted(tables[0], key=str) == sorted(tables[1], key=str) != []

@@ -76,7 +76,7 @@ def test_a_hang_is_found_without_comparing_each_rank_with_each(db):
     rows = sql(db, "EXPLAIN QUERY PLAN SELECT * FROM hangs_made")
     lines, within = [line for _, _, _, line in rows], {}
     calls = [n for n, line in enumerate(lines) if "INDEX comm_ts (ts>? AND ts<?)" in line]
-    assert len(calls) == 3 and all(lines[n].startswith("SEARCH c ") and lines[n - 1].split()[1] == "k" for n in calls), lines
+    assert len(calls) == 4 and all(lines[n].startswith("SEARCH c ") and lines[n - 1].split()[1] == "k" for n in calls), lines
     assert [line for line in lines if re.match(r"SEARCH c USING AUTOMATIC .*seq=\? AND rank=\?", line)], lines
     for number, parent, _, line in rows:
         within[number] = line if line.startswith("MATERIALIZE") else within.get(parent)
@@ -104,6 +104,25 @@ def test_the_question_why_it_hangs_grows_with_the_job_and_not_faster(build, run,
             assert c.execute("SELECT count(*) FROM joining").fetchone() == (ranks,)
         took.append(len(steps))
     assert took[1] < 6 * took[0], took
+
+
+def test_the_question_why_it_hangs_asks_of_one_that_died(build, run, tmp_path):
+    """What ended the rank that is named is looked up for that rank, and what its collective raised, in those that failed: not in each rank, for each."""
+    run([build.tool("probing"), "ask", "hang", "--sql"], stdout=open(str(tmp_path / "q.sql"), "w"))
+    took = []
+    for ranks in (50, 400):
+        out = tmp_path / str(ranks)
+        run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", out, "--nodes", "2", "--minutes", "0.1", "--layers", "1", "--kill", "3:2", "--launcher", "1", "--ranks", str(ranks)])
+        run([build.tool("probing-convert"), "-q", out, tmp_path / "out.db", "-f"])
+        steps = []
+        with sqlite3.connect(str(tmp_path / "out.db")) as c:
+            c.enable_load_extension(True)
+            c.load_extension(str(build.lib / "probing"))
+            c.set_progress_handler(lambda: steps.append(1), 100)
+            c.executescript((tmp_path / "q.sql").read_text())
+            assert c.execute("SELECT count(*), how FROM ended").fetchone() == (1, "killed by signal 9 (SIGKILL)")
+        took.append(len(steps))
+    assert took[1] < 12 * took[0], took
 
 
 def test_the_question_why_it_hangs_reads_little_of_who_is_at_work(build, run, tmp_path):
@@ -342,7 +361,7 @@ def test_questions_of_long_recordings(db, name, before, after):
     c = sqlite3.connect(str(db))
     c.create_aggregate("median", 1, Median)
     c.create_function("is_running", -1, lambda *_: 0)
-    for statement in re.sub(r"(?m)^--.*\n", "", (REPO / "tools" / "questions" / (name + ".sql")).read_text()).split(";\n"):
+    for statement in re.split(r";(?: --.*)?\n", re.sub(r"(?m)^--.*\n", "", (REPO / "tools" / "questions" / (name + ".sql")).read_text())):
         bound = {k: None for k in ("step", "rank")}
         if "backtrace b" in statement or "memory_sample m" in statement:
             lines = [row[3] for row in c.execute("EXPLAIN QUERY PLAN " + statement, bound)]

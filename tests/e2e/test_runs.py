@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rule decides which process writes which file, however a recording is started; and runs are never mixed up."""
+import itertools
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -186,3 +188,37 @@ def test_the_job_of_a_trace_in_segments(build, run, spawn, tmp_path, first):
     assert not list(tmp_path.glob("*.old*"))
     run(record + [sys.executable, "-c", "print(1)"], env=dict(env, SLURM_JOB_ID="78"))
     assert os.stat(str(tmp_path / "t.zst.old")).st_ino == inode
+
+
+LAUNCHER = """import os, subprocess, sys
+busy = "import sys, time; end = time.time() + 0.3\\nwhile time.time() < end: pass"
+ranks = [subprocess.Popen([sys.executable, "-c", busy], env=dict(os.environ, RANK=str(r), WORLD_SIZE="2", TORCHELASTIC_RUN_ID="of-this-test")) for r in (0, 1)]
+sys.exit(sum(r.wait() for r in ranks))
+"""
+
+
+def test_a_launcher_and_its_ranks_in_any_order(build, run, tmp_path):
+    """They are one run, though only the ranks say what the launcher's job is."""
+    (tmp_path / "launcher.py").write_text(LAUNCHER)
+    run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, tmp_path / "launcher.py"])
+    traces = [str(tmp_path / "t.zst")] + sorted(str(p) for p in (tmp_path / "t.zst.d").iterdir())
+    assert len(traces) == 3
+    for n, order in enumerate(itertools.permutations(traces)):
+        db = tmp_path / ("%d.db" % n)
+        for trace in order:
+            run([build.tool("probing-convert"), "-q", "--append", "--alone", trace, db])
+        with sqlite3.connect(str(db)) as c:
+            assert c.execute("SELECT DISTINCT run FROM trace").fetchall() == [("elastic:of-this-test",)], order
+
+
+@pytest.mark.pythons(count=1)
+def test_run_in_a_container(build, run, python, convert, sql, tmp_path):
+    """Two containers with the host's name may start at the same moment, each with a process 1: their runs are two all the same."""
+    if os.getuid() or run(["unshare", "-p", "-f", "--mount-proc", "true"], check=None).returncode:
+        pytest.skip("unshare -p --mount-proc is not permitted here")
+    inside = "stat -L -c %i /proc/self/ns/pid; exec \"$@\""
+    for name in ("a", "b"):
+        trace = tmp_path / (name + ".zst")
+        done = run(["unshare", "-p", "-f", "--mount-proc", "sh", "-c", inside, "sh", build.tool("probing-record"), "-q", "-o", trace,
+                    python.path, "-c", "pass"])
+        assert sql(convert(trace), "SELECT run FROM trace")[0][0].split("-")[-3:][::2] == ["1", done.stdout.strip()]

@@ -97,6 +97,33 @@ def test_who_sleeps_is_looked_at_less_often(record, convert, sql):
     assert ticks <= 1.02 * span and ticks + sum(gone.values()) >= 0.98 * span, (ticks, span, gone, seen)
 
 
+IN_TURN = """
+import json, time
+ends = []
+for n in range(4):
+    exec("def turn%d():\\n    time.sleep(0.13)" % n)
+for i in range(80):
+    globals()["turn%d" % (i % 4)]()
+    ends.append(time.time())
+print(json.dumps(ends))
+"""
+
+
+def test_no_sample_is_later_than_its_look(record, convert, sql):
+    """A look lies anywhere in its tick, and a sleeping thread's sample has its time, not that of the tick's end, when the thread may be elsewhere."""
+    done = record(IN_TURN, hz=10)
+    ends = json.loads(done.stdout.strip().splitlines()[-1])
+    seen = sql(convert(done.trace), """SELECT CAST(substr(f.name, 5) AS INTEGER), s.ts / 1e9 FROM sample s JOIN stack_frame k ON k.stack = s.stack AND k.first = 1
+        JOIN frame r ON r.id = k.frame JOIN function f ON f.id = r.function WHERE f.name LIKE 'turn%'""")
+    assert len(seen) > 20
+    clocks = 0.005 # how far the trace's time of day may be off
+    late = []
+    for turn, ts in seen:  # earlier than its function it may be: the sampler may get its CPU late
+        of_then = next((n for n, end in enumerate(ends) if ts - clocks < end), len(ends)) % 4
+        late += [(turn, ts)] if of_then == (turn + 1) % 4 else []
+    assert not late, (late, ends)
+
+
 AWAKE = """
 import threading, time
 

@@ -128,10 +128,17 @@ def check(build, run, record_until, convert, sql, spawn, python, source, args, o
             in_order(frames, order[not stripped and not any(native in func for func, _ in frames):])
 
 
-@pytest.mark.pythons(first=True, min=(3, 11), max=(3, 13), shared=True)
+@pytest.mark.pythons(first=True, min=(3, 10), max=(3, 13), shared=True)
 @pytest.mark.parametrize("how, who", [("sleep", "same"), ("spin", "thread")] + [pytest.param(*p, marks=pytest.mark.slow) for p in [("sleep", "thread"), ("spin", "same")]])
 def test_subinterpreters(build, run, record_until, convert, sql, spawn, python, tmp_path, who, how):
     check(build, run, record_until, convert, sql, spawn, python, SUB, [who, how], SUB_ORDER, tmp_path, [0.03, 1e6])
+
+
+@pytest.mark.pythons(first=True, min=(3, 8), max=(3, 9), shared=True)
+@pytest.mark.parametrize("how", ["sleep", pytest.param("spin", marks=pytest.mark.slow)])
+def test_subinterpreters_of_the_only_thread(build, run, record_until, convert, sql, spawn, python, tmp_path, how):
+    """Before 3.10 nothing says which of several threads runs in a subinterpreter."""
+    check(build, run, record_until, convert, sql, spawn, python, SUB, ["same", how], SUB_ORDER, tmp_path, [0.03, 1e6])
 
 
 @pytest.mark.pythons(min=(3, 11), max=(3, 13), shared=True)

@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -44,6 +45,24 @@ def test_who_does_something_else(build, run, hung):
     assert shown.index("1 rank: 3\n") < shown.index("15 ranks: 0-2,4-15\n") and shown.startswith("16 ranks: 0-15\n")
 
 
+def test_a_thread_that_ended_in_another_file_of_its_recording(build, run, hung, tmp_path, sql):
+    """Of a recording in several files (rotation) the last one may say that a thread is over, and have no sample of it."""
+    db = tmp_path / "out.db"
+    shutil.copy(str(hung), str(db))
+    with sqlite3.connect(str(db)) as c:
+        columns = ", ".join(name for _, name, *_ in c.execute("PRAGMA table_info(trace_file)") if name not in ("id", "file", "first_id", "last_id", "program"))
+        for rank, end in ((3, 2000000000), (5, 0)):
+            trace, = c.execute("SELECT id FROM trace_file WHERE rank = ?", (rank,)).fetchone()
+            new = trace + 100
+            c.execute("INSERT INTO trace_file(id, file, first_id, last_id, program, %s) SELECT ?1, file || '.2', ?1 << 40, ?1 << 40 | 0xffffffffff, ?2, %s"
+                      " FROM trace_file WHERE id = ?2" % (columns, columns), (new, trace))
+            c.execute("UPDATE trace_file SET program = id, end_ts = end_ts - 1 WHERE id = ?", (trace,))
+            c.execute("INSERT INTO thread SELECT (?1 << 40) + (h.id & 0xffffffffff), ?1, h.tid, h.name, h.ident, h.start_ts, t.end_ts - ?2, 0, 0, 0, h.comm"
+                      " FROM trace_file t JOIN thread h ON h.trace = t.id AND h.tid = t.pid WHERE t.id = ?3", (new, end, trace))
+    c.close()
+    assert tree(build, run, hung)["ranks"] == "0-15" and tree(build, run, db)["ranks"] == "0-2,4-15"
+
+
 def test_moments_and_threads(build, run, hung, sql):
     first = sql(hung, "SELECT min(start) FROM trace")[0][0]
     early = tree(build, run, "--at", "%.3f" % (first + 3), hung)
@@ -61,6 +80,20 @@ def test_moments_and_threads(build, run, hung, sql):
     for wrong, says in ((["--at", "teatime"], "no time"), (["--at", "25:00"], "no time"), (["--at", "12:61:00"], "no time"), (["--at", "5", "--trigger", "1"], "not both"), (["--trigger", "99"], "no trigger 99"), (["--run", "99"], "no run 99")):
         done = run([build.tool("probing"), "stacks"] + wrong + [hung], check=3 if "99" in wrong else 2)
         assert says in done.stderr, done.stderr
+
+
+def test_many_ranks_do_not_fill_the_screen(build, run, tmp_path):
+    """A branch of 64 ranks in 33 ranges."""
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "f", "--nodes", 1, "--minutes", 0.05, "--ranks", 96, "--hang", "0:0"])
+    run([build.tool("probing-convert"), tmp_path / "f", tmp_path / "out.db"])
+    with sqlite3.connect(str(tmp_path / "out.db")) as db:  # all wait in one place, but every third rank in another
+        stacks = [i for i, in db.execute("SELECT DISTINCT stack_id FROM samples WHERE stack_id IS NOT NULL LIMIT 2")]
+        db.execute("UPDATE sample SET stack = iif((SELECT rank FROM trace_file t WHERE t.id = sample.id >> 40) % 3 = 1, ?, ?)", stacks)
+    branches = [node for _, node in leaves(tree(build, run, tmp_path / "out.db"))]
+    assert sorted(node["count"] for node in branches) == [32, 64] and all(len(node["ranks"].split(",")) > 20 for node in branches)
+    shown = run([build.tool("probing"), "stacks", tmp_path / "out.db"]).stdout
+    assert "64 ranks: 0,2,3,5,6,8,9," in shown and re.search(r"32 ranks: (\d+,){19}\d+ and 12 more\n", shown), shown
+    assert max(map(len, shown.splitlines())) < 200
 
 
 PROGRAM = """

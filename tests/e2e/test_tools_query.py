@@ -238,6 +238,15 @@ def test_tables(build, run, db):
     assert out == [{"name": "v", "type": "view", "columns": "name"}, {"name": "t", "type": "table", "columns": "name, n, x, b"}]
 
 
+def test_views_from_which_others_are_stored_are_not_listed(build, run, tmp_path):
+    """The view NAME_made; but a table of the recorded program, a view whose name is quoted, is listed whatever its name is."""
+    with sqlite3.connect(str(tmp_path / "made.db")) as c:
+        c.executescript("CREATE VIEW hangs AS SELECT 1 AS a; CREATE VIEW hangs_made AS SELECT 1 AS a; CREATE VIEW \"cars_made\" AS SELECT 1 AS a;")
+    c.close()
+    out = json.loads(query(build, run, "--tables", "-f", "json", tmp_path / "made.db").stdout)
+    assert [row["name"] for row in out] == ["cars_made", "hangs"]
+
+
 def test_traces_directly(build, run, record, sql, convert, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     trace = record("import time\nwhile time.process_time() < 0.4: sum(range(999))\n").trace

@@ -312,32 +312,144 @@ def test_a_method_of_a_package(python, build, tmp_path, sql):
     assert sql(db, "SELECT step, lr FROM training_logs ORDER BY step") == [(k, 2 * k) for k in range(5)]
 
 
-def test_a_training_that_steps_by_hand(build, tmp_path, sql):
-    """A step is known to have ended only when the next one begins, and `loss` is then still the value that the step gave it. The last
-    step's end is not seen: its value is the one at the return, if returns are seen (3.12 and later)."""
+BY_HAND = {
+    "loss@train": """
+def train():
+    for k in range(20):
+        loss = model(torch.ones(2, 8)).pow(2).mean(); loss.backward()
+        say(loss=loss)
+        update()
+train()
+""",
+    "loss@train_step": """
+def train_step():
+    loss = model(torch.ones(2, 8)).pow(2).mean(); loss.backward()
+    say(loss=loss)
+    update()
+for k in range(20): train_step()
+""",
+    "self.loss@one_batch": """
+class Learner:
+    def one_batch(self, x):
+        self.loss = model(x).pow(2).mean()
+        if model.training:
+            self.loss.backward()
+            say(loss=self.loss)
+            update()
+learner = Learner()
+for k in range(20):
+    model.train()
+    learner.one_batch(torch.ones(2, 8))
+    if k % 5 == 4:
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3): learner.one_batch(torch.zeros(2, 8))
+""",
+}
+
+
+@pytest.mark.parametrize("expr", BY_HAND)
+def test_a_training_that_steps_by_hand(expr, build, tmp_path, sql):
+    """A step is known to have ended only when the next one begins, and `loss` is then still the value that the step gave it, unless its function
+    has returned: then its value is the one at the return (Keras's train_step). So is the last step's, whose end is not seen. What the same function
+    returns in evaluation (fastai's) is no step's."""
     python, why = find_torch("debian")
     if not python:
         pytest.skip(why)
     head = "".join(line for line in HEAD.splitlines(True) if not line.startswith(("opt =", "scheduler =")))
     script = head + """
-def train():
-    for k in range(20):
-        loss = model(torch.ones(2, 8)).pow(2).mean(); loss.backward()
-        say(loss=loss)
-        with torch.no_grad():
-            for p in model.parameters(): p -= 0.1 * p.grad
-        model.zero_grad()
-train()
-import sys
-print('seen', json.dumps([row['loss'] for row in seen[:20 if sys.version_info >= (3, 12) else 19]]))
-"""
+def update():
+    with torch.no_grad():
+        for p in model.parameters(): p -= 0.1 * p.grad
+    model.zero_grad()
+""" + BY_HAND[expr] + "print('seen', json.dumps([row['loss'] for row in seen]))\n"
     trace, db = tmp_path / "t.zst", tmp_path / "t.db"
-    done = conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", "loss@train", "--",
+    done = conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", expr, "--",
                                  python, "-W", "ignore", "-c", script])
     conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
     seen = json.loads(done.stdout.split("seen ")[1])
     assert len(set(seen)) > 10
     assert sql(db, "SELECT step, loss FROM training_logs ORDER BY step") == [(n, pytest.approx(loss, rel=1e-6)) for n, loss in enumerate(seen)]
+
+
+ALSO_EVALUATES = """
+class Learner:
+    def one_batch(self, x):
+        loss = self.loss = model(x).pow(2).mean()
+        %s
+        return loss
+def train(loss):
+    opt.zero_grad(); loss.backward(); say(loss=loss); opt.step()
+learner = Learner()
+for k in range(20):
+    model.train()
+    loss = learner.one_batch(torch.ones(2, 8))
+    %s
+    if k %% 5 == 4:
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3): learner.one_batch(torch.zeros(2, 8))
+print('seen', json.dumps([row['loss'] for row in seen]))
+"""
+
+
+@pytest.mark.parametrize("name", ["loss", "self.loss"])
+@pytest.mark.parametrize("step", ["within", "after"])
+def test_a_function_that_also_evaluates(step, name, build, tmp_path, sql):
+    """What it returns in evaluation is not the last step's, whether it makes the step itself or has returned before it (transformers' compute_loss)."""
+    python, why = find_torch("debian")
+    if not python:
+        pytest.skip(why)
+    script = HEAD + ALSO_EVALUATES % (("if model.training: train(loss)", "pass") if step == "within" else ("pass", "train(loss)"))
+    trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+    done = conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", name + "@one_batch", "--",
+                                 python, "-W", "ignore", "-c", script])
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    seen = json.loads(done.stdout.split("seen ")[1])
+    assert len(set(seen)) > 10
+    assert sql(db, "SELECT step, loss FROM training_logs ORDER BY step") == [(n, pytest.approx(loss, rel=1e-6)) for n, loss in enumerate(seen)]
+
+
+OF_CLASSES = """
+class Named(torch.Tensor):  # as fastai's TensorBase
+    pass
+class Wrapped(torch.Tensor):  # as DTensor: no element lies where its own data_ptr() says
+    @staticmethod
+    def __new__(cls, inner):
+        self = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        self.inner = inner
+        return self
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise AssertionError("an operator was called: %s" % function)
+def train():
+    for x in data:
+        plain = model(x).pow(2).mean()
+        opt.zero_grad(); plain.backward()
+        named = plain.as_subclass(Named)
+        row, wrapped, p = torch.ones(3).as_subclass(Named), Wrapped(torch.ones(())), torch.nn.Parameter(plain.detach())
+        say(plain=plain)
+        opt.step()
+train()
+print('seen', json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
+def test_a_tensor_of_a_class_of_its_own(kind, build, tmp_path, sql):
+    """It is a number as torch.Tensor is, unless its class has operators of its own."""
+    python, why = find_torch(kind)
+    if not python:
+        pytest.skip(why)
+    trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+    exprs = ",".join(name + "@train" for name in ("named", "row", "wrapped", "p"))
+    done = conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", exprs, "--", python, "-W", "ignore", "-c",
+                                 HEAD + OF_CLASSES])
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    seen = [row["plain"] for row in json.loads(done.stdout.split("seen ")[1])]
+    logs = [json.loads(row[0]) for row in sql(db, "SELECT data FROM training_logs ORDER BY step")]
+    assert len(seen) == 10 and logs == [{"named": pytest.approx(v, rel=1e-6), "p": pytest.approx(v, rel=1e-6), "row": "<Named float32 (3) cpu>",
+                                         "wrapped": "<Wrapped ()>"} for v in seen]
 
 
 def test_a_profiler_of_the_programs_own_stays(build, tmp_path):

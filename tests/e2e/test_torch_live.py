@@ -250,3 +250,40 @@ def test_compile_is_not_affected(build, tmp_path, convert, sql):
 @pytest.mark.parametrize("kind, backend", [("recent", "aot_eager"), ("recent", "inductor"), ("sid", "eager"), ("sid", "aot_eager")])
 def test_compile_is_not_affected_by_backend(build, tmp_path, kind, backend):
     compile_alike(build, tmp_path, backend, kind)
+
+
+IMPORTING = """
+import os, re, sys, time
+def rounds():
+    for tid in os.listdir("/proc/self/task"):
+        status = open("/proc/self/task/%s/status" % tid).read()
+        if status.startswith("Name:\\tprobing-svc\\n"):
+            return int(re.search(r"^voluntary_ctxt_switches:\\s*(\\d+)", status, re.M).group(1))
+def most_rounds():  # in a second, while this thread runs Python
+    most, give_up = 0, time.time() + 20
+    while most < 150 and time.time() < give_up:
+        before, begin = rounds(), time.time()
+        while time.time() < begin + 0.5: sum(range(99))
+        most = max(most, (rounds() - before) / (time.time() - begin))
+    return most
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        c10d = sys.modules.get("torch.distributed.distributed_c10d")
+        if hasattr(c10d, "init_process_group") and not c10d.__spec__._initializing:
+            sys.meta_path.remove(self)
+            print("%.0f" % most_rounds(), sys.modules["torch"].__spec__._initializing)
+sys.meta_path.insert(0, Watch())
+import torch
+"""
+
+
+@pytest.mark.parametrize("which", ["debian", "recent"])
+def test_the_first_collective_may_come_as_soon_as_torch_is_imported(build, run, tmp_path, which):
+    """So once torch.distributed is there, the agent looks every 2 ms (before: 20 ms) whether torch is: a rank that waits in its first collective for ever
+    would otherwise be one that nobody has seen enter it."""
+    path, why = find_torch(which)
+    if not path:
+        pytest.skip(why)
+    done = run([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", path, "-c", IMPORTING])
+    rounds, importing = done.stdout.split()
+    assert importing == "True" and float(rounds) >= 150, done.stdout

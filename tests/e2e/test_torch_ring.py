@@ -22,6 +22,20 @@ for _ in range(%d):
 print("done", flush=True)
 sys.stdin.readline()
 """
+# A server with a thread for each request.
+REQUESTS = """
+import sys, threading, torch
+m, x = torch.nn.Identity(), torch.zeros(1)
+m(x)
+print("up", flush=True)
+sys.stdin.readline()
+for _ in range(%d):
+    t = threading.Thread(target=m, args=(x,))
+    t.start()
+    t.join()
+print("done", flush=True)
+sys.stdin.readline()
+"""
 SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
 
 
@@ -50,10 +64,10 @@ def service_of(leader):
     pytest.fail("no thread probing-svc")
 
 
-def burst(build, spawn, python, tmp_path, passes, *options):
-    """Lets the program run so many passes of 1,001 module calls each, while its records are not written."""
+def burst(build, spawn, python, tmp_path, passes, *options, source=BURST):
+    """Lets the program run so many passes of 1,001 module calls each (or requests), while its records are not written."""
     script, trace = tmp_path / "burst.py", tmp_path / "burst.zst"
-    script.write_text(BURST % passes)
+    script.write_text(source % passes)
     process = spawn([build.tool("probing-record"), "-o", trace, *options, "--", python.path, script],
                     stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     wait_for_line(process, "up")
@@ -78,3 +92,11 @@ def test_a_burst_while_nobody_writes(build, spawn, python, tmp_path, convert, sq
         pytest.skip("the large rings need Linux 5.14")
     trace = burst(build, spawn, python, tmp_path, 60)
     assert calls_and_losses(sql, convert(trace)) == (61 * 1001, 0)
+
+
+@pytest.mark.pythons(torch=True, count=1)
+def test_a_thread_for_each_request(build, spawn, python, tmp_path, convert, sql):
+    """A thread gets the ring of one that has ended, though it is not empty yet: there are 64 rings."""
+    db = convert(burst(build, spawn, python, tmp_path, 400, "-r", "10Hz", source=REQUESTS))
+    assert sql(db, "SELECT count(*), count(DISTINCT tid) > 1 FROM torch_trace") == [(401, 1)]
+    assert sql(db, "SELECT reason, count FROM loss WHERE reason = 'no_ring'") == []

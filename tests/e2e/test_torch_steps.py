@@ -18,7 +18,8 @@ def steps(build, tmp_path, sql):
 
 QUICK = ["a_teacher_that_is_evaluated", "evaluation_of_what_a_wrapper_holds", "no_module", "in_hooks_and_after", "step_unseen",
          "generation", "forward_in_a_thread", "without_optimizer", "several_in_a_row", "evaluation_amid_accumulation",
-         "evaluation_amid_accumulation_in_training_mode", "a_part_is_called_before_its_model_is_made"]
+         "evaluation_amid_accumulation_in_training_mode", "a_part_is_called_before_its_model_is_made", "a_shape_is_asked_for_in_training_mode",
+         "without_optimizer_another_model_next", "without_optimizer_a_model_called_once", "without_optimizer_then_with_one"]
 
 
 @pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
@@ -75,7 +76,7 @@ def test_a_long_evaluation_is_no_hang_and_no_slow_step(steps, sql):
 THREADS = """
 import threading
 models = [Model() for _ in range(3)]
-first, one_ended = threading.Event(), threading.Event()
+first, one_ended, there = threading.Event(), threading.Event(), threading.Semaphore(0)
 losses = [[] for _ in models]
 def one(k):
     opt = torch.optim.SGD(models[k].parameters(), 0.001)
@@ -84,7 +85,8 @@ def one(k):
         if not i and k: first.wait()
         opt.step(); first.set()
         losses[k].append(loss.item())
-        if k and i == 120: one_ended.wait()  # which leaves them 79 steps
+        if k and i == 120: there.release(); one_ended.wait()  # which leaves them 79 steps
+        if not k and i == 150: there.acquire(); there.acquire()  # so that it does not end before they have trained beside it
 torch.manual_seed(0)
 for k in models:
     for p in k.parameters(): nn.init.normal_(p, 0, 0.1)

@@ -409,6 +409,8 @@ def test_a_trace_that_cannot_be_written_any_more_is_said(build, run, spawn, ask,
     assert [a["problem"] for a in ask()] == [None, None]
     run([build.tool("probing"), "-t", ask()[0]["pid"], "config", "sample_rate=0"])
     assert [a["problem"] for a in ask()] == ["sampling is off (sample_rate 0)"] * 2
+    said = run([build.tool("probing"), "-t", ask()[0]["pid"], "status"]).stdout
+    assert said.endswith(" lost; sampling is off (sample_rate 0)\n") and "every" not in said, said
     run([build.tool("probing"), "-t", ask()[0]["pid"], "config", "sample_rate=0.01"])
     os.unlink(tmp_path / "t.zst")
     until(lambda: ask()[0]["state"] == "failed")

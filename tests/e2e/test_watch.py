@@ -118,6 +118,7 @@ def test_values(target, probing, python):
         assert line["errors"] == {"nope": "NameError: name 'nope' is not defined", "exit()": "SystemExit: None"} or \
             line["errors"]["exit()"].startswith("SystemExit")
     assert "Trainer.step (" in done.stderr and "ran 5 times" in done.stderr
+    assert "ran 1 time\n" in probing(process, "watch", "train.py:%d" % SLEEP, "i", "--count", "1").stderr
     text = probing(process, "watch", "./train.py:%d" % RETURN, "later", "--count", "2").stdout
     assert re.fullmatch(r"(\d\d:\d\d:\d\d\.\d{3}  later=\"\[[\d., ]*\]\"\n|\d\d:\d\d:\d\d\.\d{3}  later=\[[\d., ]*\]\n){2}", text), text
     clean(process, probing)
@@ -150,6 +151,24 @@ def test_a_line_that_runs_too_often(target, probing, python, build, spawn, tmp_p
     said = tool.communicate(timeout=240)[1].decode()
     assert tool.returncode == 0 and all(line["values"]["total"] > 0 for line in seen()), said
     assert re.search(r"ran more than [\d,]+ times; [\d,]+ are not shown", said), said
+    clean(process, probing)
+
+
+SHOWN = [("16.0", 16.0, "16.0"), ("16", 16, "16"), ("1e+22", 1e22, "1e+22"), ("-0.0", -0.0, "-0.0"), ("1 / 3", 1 / 3, "0.3333333333333333"), ("1e-07", 1e-7, "1e-07"),
+         ("True", True, "True"), ("None", None, "None"), ("2 ** 53 - 1", 2 ** 53 - 1, "9007199254740991"), ("2 ** 53 + 1", "9007199254740993", "9007199254740993"),
+         ("float('nan')", "nan", "nan"), ("-float('inf')", "-inf", "-inf"), ("''", "", ""), (r"""'a\nb, "values": {\\'""", 'a\nb, "values": {\\', 'a\\x0ab, "values": {\\'),
+         (r"chr(55357)", "\\ud83d", r"\ud83d"), ("[16.0, True]", "[16.0, True]", "[16.0, True]"), ("1j", "1j", "1j")]
+
+
+@pytest.mark.pythons(min=(3, 12), count=1)
+def test_values_look_as_in_python(target, probing, python):
+    """A whole float keeps its point; half of a surrogate pair, which is no JSON, does not cost the line."""
+    process = target(python)
+    watch = ["watch", "train.py:%d" % SLEEP, ", ".join(source for source, _, _ in SHOWN), "--count", "1"]
+    seen, = lines(probing(process, *watch, "--json"))
+    assert list(map(repr, seen["values"].values())) == [repr(value) for _, value, _ in SHOWN]
+    said = probing(process, *watch).stdout
+    assert [part.split("=", 1)[1] for part in said.rstrip("\n").split("  ")[1:]] == [text for _, _, text in SHOWN], said
     clean(process, probing)
 
 

@@ -65,9 +65,16 @@ x = On(x)
 again = nn.Sequential(nn.Linear(1, 1))
 @torch.no_grad()
 def check(p):
+    global engine
     assert threading.get_ident() != threading.main_thread().ident
+    engine = threading.get_native_id()
     again(torch.ones(1))
 for p in m.parameters(): p.register_post_accumulate_grad_hook(check)
+"""
+AT_REST = """
+# The engine's thread lets go of tensors of Python's after the pass. Where Python ends meanwhile, PyTorch aborts, recorded or not.
+state = ""
+while state[-2:] != "SS": time.sleep(0.05); state += open("/proc/self/task/%d/stat" % engine).read().rpartition(")")[2].split()[0]
 """
 
 CASES = {  # {name: (program, its steps in order of time)}; steps are given as (source, how many, forwards, backwards, optimizers)
@@ -272,7 +279,7 @@ for i in range(N):
     "in_hooks_on_the_engines_thread": (DEVICE + HOOKS + """
 in_hooks(m.parameters())
 for i in range(N): m(x).sum().backward()
-""", [("optimizer", 20, 20, 20, 80)]),
+""" + AT_REST, [("optimizer", 20, 20, 20, 80)]),
     "graph_compiled": ("""
 c = torch.compile(m, backend="aot_eager")  # runs a backward pass to see its graph
 f = torch.compile(lambda x: m(x).sum(), backend="aot_eager")  # and this one within no module's call
@@ -461,6 +468,19 @@ for i in range(10):
         with torch.no_grad(): m(x), reference(x)
         m.train()
 """, [("optimizer", 5, 10, 5, 5), ("evaluation", 2, 2, 0, 0)] * 2),
+    "a_shape_is_asked_for_in_training_mode": ("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = net()
+        with torch.no_grad(): width = self.body(x).shape[1]
+        self.head = nn.Linear(width, 1)
+    def forward(self, x): return self.head(self.body(x))
+def probe():
+    with torch.no_grad(): return m(x).shape
+m = Net(); probe(); opt = torch.optim.SGD(m.parameters(), 0.01)
+train(m, opt)
+""", [("evaluation", 1, 2, 0, 0), ("optimizer", 20, 20, 20, 20)]),  # both before the first step, in one row
     "without_optimizer_a_bound_method": ("""
 class Deep(Model):
     def __init__(self):
@@ -492,6 +512,22 @@ for i in range(N):
     with torch.no_grad(): target = teacher(x)
     (m(x) - target).pow(2).sum().backward(); by_hand()
 """, [("root", 20, 40, 20, 0)]),
+    "without_optimizer_another_model_next": ("""
+for m in m, net(), net():
+    for i in range(N):
+        m(x).sum().backward(); by_hand()
+        if i % 10 == 9: evaluate(3, m)
+""", [("root", 10, 10, 10, 0), ("evaluation", 3, 3, 0, 0)] * 6),
+    "without_optimizer_a_model_called_once": ("""
+with torch.no_grad(): x = nn.Linear(8, 8)(x)
+for i in range(N):
+    (m(x) + m(2 * x)).sum().backward(); by_hand()
+""", [("root", 20, 41, 20, 0)]),
+    "without_optimizer_then_with_one": ("""
+for i in range(N):
+    m(x).sum().backward(); by_hand()
+m = net()
+""" + OPTIMIZER + "train()\n", [("evaluation", 20, 20, 20, 0), ("optimizer", 20, 20, 20, 20)]),
     "without_optimizer_compiled": ("""
 c = torch.compile(m, backend="eager")
 for i in range(N):

@@ -61,7 +61,12 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **device) {
 }
 
 int nvmlDeviceGetUtilizationRates(void *device, struct utilization *u) {
-    u->gpu = 70 + index_of(device);
+    const char *name = getenv("FAKE_NVML_UTIL"); /* a file that says how busy the first GPU is */
+    FILE *f = index_of(device) == 0 && name ? fopen(name, "r") : NULL;
+    if (!f || fscanf(f, "%u", &u->gpu) != 1)
+        u->gpu = 70 + index_of(device);
+    if (f)
+        fclose(f);
     u->memory = 30 + index_of(device);
     return 0;
 }

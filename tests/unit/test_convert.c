@@ -423,6 +423,40 @@ static void a_tick_behind_the_end(void **state) {
                         "1|exit\n");
 }
 
+/* A thread that had lost its CPU within the handler is read from outside, and completes its own sample later. */
+static void a_thread_with_two_stacks_at_a_trigger(void **state) {
+    struct writer *w;
+    struct synthetic s = {.samples = 1, .threads = 2};
+    struct writer_value trigger[TRACE_trigger_NFIELDS] = {
+        [TRACE_trigger_ts] = synthetic_u(SYNTHETIC_MONO + 3),
+        [TRACE_trigger_id] = synthetic_u(1),
+        [TRACE_trigger_kind] = synthetic_s("term"),
+        [TRACE_trigger_tid] = synthetic_u(SYNTHETIC_TID),
+        [TRACE_trigger_step] = {.i = -1},
+        [TRACE_trigger_tick] = synthetic_u(SYNTHETIC_MONO)};
+
+    (void)state;
+    assert_int_equal(
+        writer_open(&w, &(struct writer_options){.trace_path = path_of("two.zst"), .run_dir = dir}),
+        0);
+    synthetic_process(w, &s);
+    synthetic_thread(w, 0);
+    synthetic_thread(w, 1);
+    writer_emit(w, TRACE_trigger, trigger);
+    for (unsigned i = 0; i < 3; i++) {
+        struct writer_value sample[TRACE_sample_NFIELDS] = {
+            [TRACE_sample_ts] = synthetic_u(SYNTHETIC_MONO),
+            [TRACE_sample_tid] = synthetic_u(SYNTHETIC_TID + i % 2),
+            [TRACE_sample_flags] = synthetic_u(i ? 1 : 5)};
+        assert_int_equal(writer_emit(w, TRACE_sample, sample), 0);
+    }
+    assert_int_equal(writer_close(w, "exit"), 0);
+    assert_int_equal(run("two.db", 0, (const char *[]){"two.zst", NULL}), 0);
+    assert_string_equal(sql("two.db", "SELECT stacks FROM triggers"), "2\n");
+    assert_string_equal(sql("two.db", "SELECT count(*), count(DISTINCT tid) FROM trigger_stacks"),
+                        "2|2\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums),
@@ -436,6 +470,7 @@ int main(void) {
         cmocka_unit_test(threads_that_are_renamed),
         cmocka_unit_test(stacks_without_frames),
         cmocka_unit_test(a_tick_behind_the_end),
+        cmocka_unit_test(a_thread_with_two_stacks_at_a_trigger),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -110,10 +110,19 @@ struct seen {
     char reason[16];
 };
 
+static void see_end(void *ctx, const struct trace_block_header *h, int type,
+                    const struct trace_value *v) {
+    struct seen *s = ctx;
+    (void)h;
+    if (type == TRACE_end)
+        snprintf(s->reason, sizeof s->reason, "%.*s", (int)v[TRACE_end_reason].n,
+                 (const char *)v[TRACE_end_reason].p);
+}
+
 static void see(void *ctx, const struct trace_block_header *h, int type,
                 const struct trace_value *v) {
     struct seen *s = ctx;
-    (void)h;
+    see_end(ctx, h, type, v);
     if (type == TRACE_stack) {
         struct trace_value list = v[TRACE_stack_native];
         uint64_t prev = 0;
@@ -132,9 +141,6 @@ static void see(void *ctx, const struct trace_block_header *h, int type,
         s->next[thread]++;
     } else if (type == TRACE_clock) {
         assert_int_equal(v[TRACE_clock_ts].u, s->clocks++);
-    } else if (type == TRACE_end) {
-        snprintf(s->reason, sizeof s->reason, "%.*s", (int)v[TRACE_end_reason].n,
-                 (const char *)v[TRACE_end_reason].p);
     }
 }
 
@@ -238,7 +244,8 @@ static void killed_at(int mode) {
 }
 
 /* The process is killed early. mode 0: before its trace existed; 1: before the recording had begun (both leave nothing); 2: as 0, but by now
- * another file has the trace's name; 3: when the recording had begun: the live file says who the process was. */
+ * another file has the trace's name; 3: when the recording had begun: the live file says who the process was; 4: so it does where somebody has removed
+ * the trace meanwhile, with the process record: its last records must not be of a process that nobody knows. */
 static void killed_as_it_begins(int mode) {
     struct writer_finished done;
     struct stat st;
@@ -254,6 +261,15 @@ static void killed_as_it_begins(int mode) {
             unlink(trace);
         if (mode == 3)
             strcpy(writer_live(child_writer)->how, "fork");
+        if (mode == 4) {
+            struct ring *r = live_ring_get(writer_live(child_writer), 0);
+            put_stack(r, 7, 0, 0);
+            put_sample(r, 0, 0, 7);
+            writer_drain(child_writer, WRITER_FLUSH);
+            put_stack(r, 8, 0, 1);
+            put_sample(r, 0, 1, 8);
+            unlink(trace);
+        }
         _exit(0);
     }
     waitpid(pid, NULL, 0);
@@ -267,10 +283,11 @@ static void killed_as_it_begins(int mode) {
     assert_int_equal(stat(trace, &st), mode < 2 ? -1 : 0);
     if (mode == 2)
         assert_int_equal(st.st_size, 7);
-    if (mode == 3) {
+    if (mode > 2) {
         static struct seen s;
         memset(&s, 0, sizeof s);
-        struct read_trace t = read_trace(trace, see, &s);
+        struct read_trace t = read_trace(trace, see_end, &s);
+        assert_int_equal(done.recovered, mode == 4 ? 2 : 0);
         assert_int_equal(t.by_type[TRACE_process], 1);
         assert_int_equal(t.by_type[TRACE_end], 1);
         assert_string_equal(s.reason, "killed");
@@ -279,7 +296,7 @@ static void killed_as_it_begins(int mode) {
 
 static void test_killed_as_it_begins(void **state) {
     (void)state;
-    for (int mode = 0; mode < 4; mode++)
+    for (int mode = 0; mode < 5; mode++)
         killed_as_it_begins(mode);
 }
 

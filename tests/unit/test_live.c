@@ -75,6 +75,33 @@ static void test_only_what_is_written_is_in_memory(void **state) {
     unlink(path);
 }
 
+/* Another thread goes on in the ring of one that has completed its records, also before they are drained, unless it is half full. */
+static void test_a_ring_that_was_left(void **state) {
+    char path[4096];
+    struct live *l;
+    uint64_t *f;
+    (void)state;
+    assert_int_equal(live_create(&l, dir, 2, 8192, 0, path, sizeof path), 0);
+    struct ring *first = live_ring_get(l, 1), *second;
+    for (unsigned i = 0; i < 1000 && ring_used(first) < 4096; i++) {
+        assert_ptr_equal(live_ring(l, 0), first);
+        assert_non_null(f = ring_reserve(first, 7, 2, 0));
+        ring_commit(f);
+        live_ring_leave(first);
+        if (ring_used(first) < 4096)
+            assert_ptr_equal(live_ring_get(l, 1 + i), first);
+    }
+    second = live_ring_get(l, 2000);
+    assert_ptr_equal(second, live_ring(l, 1));
+    assert_null(live_ring_get(l, 2001));
+    live_ring_orphan(second); /* its last record may be incomplete: it must be drained before */
+    assert_null(live_ring_get(l, 2001));
+    ring_release(first, 4096);
+    assert_ptr_equal(live_ring_get(l, 2001), first);
+    live_free(l);
+    unlink(path);
+}
+
 /* They take no space until a thread has one, and then all that it needs. */
 static void test_large_rings(void **state) {
     const uint64_t large = 1u << 20;
@@ -476,6 +503,7 @@ int main(void) {
         cmocka_unit_test(test_problem),
         cmocka_unit_test(test_create_and_open),
         cmocka_unit_test(test_only_what_is_written_is_in_memory),
+        cmocka_unit_test(test_a_ring_that_was_left),
         cmocka_unit_test(test_large_rings),
         cmocka_unit_test(test_load_what_is_held),
         cmocka_unit_test(test_open_refuses),

@@ -285,7 +285,7 @@ static void record(unsigned seed) {
 /* What each file has of its own: the process as it is described again, losses, and views that other views are made by. */
 static const char of_files[] =
     "('trace', 'process', 'config', 'modules_loaded', 'loss', 'runs', 'clock_alignment', 'thread_files', 'last_facts', 'cpu_before', 'io_before',"
-    " 'network_before', 'stack_frame', 'stack_text', 'memory_allocations', 'hangs_made')";
+    " 'network_before', 'stack_frame', 'stack_text', 'memory_allocations', 'hangs_made', 'hangs_late_made')";
 
 /* Ids are not compared; nor, with samples, the names of threads: a file does not know how a thread is called later. */
 static const char columns[] =

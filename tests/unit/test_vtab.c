@@ -107,7 +107,7 @@ static void values(void **state) {
     table("network");
     table("frame");
     assert_string_equal(sql("SELECT count(*), min(ts), max(ts), count(DISTINCT stack) FROM sample"),
-                        "2000|1000001000000|1002000000000|4\n");
+                        "2000|10001000000|12000000000|4\n");
     assert_string_equal(sql("SELECT host, python, rank, pid FROM process"),
                         "node7|51053296|0|77\n");
     assert_string_equal(sql("SELECT tid, name FROM thread"), "4200|MainThread\n");
@@ -134,13 +134,13 @@ static void time_bounds(void **state) {
         const char *where;
         unsigned rows, blocks; /* at most: the first block is read when a trace is opened */
     } cases[] = {
-        {"ts BETWEEN 1000901000000 AND 1001000000000", 100, 3},
-        {"ts > 1001900000000", 100, 6},
-        {"ts >= 1001900000000", 101, 9},
-        {"ts < 1000002000000", 1, 10},
-        {"ts <= 1000002000000", 2, 10},
-        {"ts = 1001500000000", 1, 12},
-        {"ts > 1001899999999.5 AND ts < 1.00190000000001e12", 1, 14},
+        {"ts BETWEEN 10901000000 AND 11000000000", 100, 3},
+        {"ts > 11900000000", 100, 6},
+        {"ts >= 11900000000", 101, 9},
+        {"ts < 10002000000", 1, 10},
+        {"ts <= 10002000000", 2, 10},
+        {"ts = 11500000000", 1, 12},
+        {"ts > 11899999999.5 AND ts < 1.19000000001e10", 1, 14},
         {"ts < -5", 0, 14},
         {"ts > 9223372036854775807", 0, 14},
         {"ts > 'text'", 0, 99}, /* texts are greater than numbers: nothing is skipped for them */

@@ -141,6 +141,10 @@ def parts_of(text):
 
 
 def cut(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which is no JSON
+        text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "...[cut]"
 
 

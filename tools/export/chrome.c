@@ -4,7 +4,7 @@
  * flows (s, t, f) from rank to rank, counters (C), instants (i), and the samples as the format's "samples" and "stackFrames".
  *
  * Times are microseconds with three decimals since baseTimeNanoseconds, as a double cannot hold such times since 1970. pid is the number of the
- * trace, as ranks on different machines may have the same process id. Each track is a thread of its own, after the recorded threads.
+ * process's trace, as ranks on different machines may have the same process id. Each track is a thread of its own, after the recorded threads.
  */
 #include <string.h>
 

@@ -92,7 +92,7 @@ static int parse(int argc, char **argv, struct request *r) {
     const char *format = NULL;
     const struct tool_option options[] = {
         OPTION_TEXT("format", 0, &format),
-        OPTION_TEXT("output", 'o', &r->output),
+        OPTION_CALL("output", 'o', option_output, &r->output),
         OPTION_FLAG("force", 'f', &r->force),
         OPTION_CALL("from", 0, option_time, &r->part.since),
         OPTION_CALL("to", 0, option_time, &r->part.until),
@@ -115,8 +115,6 @@ static int parse(int argc, char **argv, struct request *r) {
 
     if (rc != TOOL_OK)
         return rc;
-    if (r->output && strcmp(r->output, "-") == 0)
-        r->output = NULL;
     if (r->parquet.folder && format)
         return tool_usage("--parquet DIR is a format of its own: leave out --format");
     r->format = format      ? export_format_of(format)

@@ -4,11 +4,15 @@
 #include <sqlite3.h>
 #include <stddef.h>
 
+#include "export.h"
+
 #define FROM(table)                                                                                \
     " FROM temp.export_trace e CROSS JOIN trace_file t ON t.id = e.id CROSS JOIN " table           \
     " c ON c.id BETWEEN t.first_id AND t.last_id"
-#define TIMES   " WHERE c.ts BETWEEN :from AND :to AND (:only IS NULL OR e.id = :only)"
-#define THREAD  "(SELECT h.id FROM thread h WHERE h.trace = t.id AND h.tid = c.tid LIMIT 1)"
+#define TIMES " WHERE c.ts BETWEEN :from AND :to AND (:only IS NULL OR e.process = :only)"
+#define THREAD                                                                                     \
+    EXPORT_THREAD("(SELECT h.id FROM thread h WHERE h.trace = t.id AND h.tid = c.tid LIMIT 1)")
+#define CALLER  EXPORT_THREAD("t.first_id + c.thread")
 #define NO_FLOW ", NULL, NULL, NULL, 0"
 
 static const struct {
@@ -16,13 +20,13 @@ static const struct {
     const char *sql;
 } slices[] = {
     {EXPORT_STEP,
-     "SELECT t.id, NULL, c.ts, c.duration, CASE c.source WHEN 3 THEN 'evaluation' ELSE 'step ' || c.number END,"
+     "SELECT e.process, NULL, c.ts, c.duration, CASE c.source WHEN 3 THEN 'evaluation' ELSE 'step ' || c.number END,"
      " CASE c.source WHEN 3 THEN 'evaluation' ELSE 'step' END, 'steps'" NO_FLOW
      ", CASE WHEN c.source < 3 THEN c.number END AS step, c.forward / 1e9 AS forward_s, c.backward / 1e9 AS backward_s,"
      " c.optimizer / 1e9 AS optimizer_s, c.data / 1e9 AS data_s" FROM("torch_step") TIMES
-     " ORDER BY t.id, c.ts, c.duration DESC"},
+     " ORDER BY e.process, c.ts, c.duration DESC"},
     {EXPORT_CALL,
-     "SELECT t.id, t.first_id + c.thread, c.ts, c.duration,"
+     "SELECT e.process, " CALLER ", c.ts, c.duration,"
      " CASE c.stage WHEN 0 THEN m.name WHEN 1 THEN m.name WHEN 2 THEN 'backward pass' WHEN 3 THEN 'optimizer' ELSE 'data' END,"
      " CASE c.stage WHEN 0 THEN 'forward' WHEN 1 THEN 'backward' WHEN 2 THEN 'backward pass' WHEN 3 THEN 'optimizer' ELSE 'data' END,"
      " 'modules'" NO_FLOW
@@ -30,14 +34,14 @@ static const struct {
      " g.duration / 1e6 AS cuda_ms" FROM(
          "torch_call") " LEFT JOIN torch_module m ON m.id = t.first_id + c.module"
                        " LEFT JOIN torch_cuda g ON g.thread = t.first_id + c.thread AND g.call = c.call AND g.stage = c.stage AND g.ts = c.ts" TIMES
-                       " ORDER BY t.id, c.ts, coalesce(c.duration, 1 << 62) DESC, c.depth"},
+                       " ORDER BY e.process, c.ts, coalesce(c.duration, 1 << 62) DESC, c.depth"},
     /* Calls with the same group, name and number are one collective; those with the same group, number and two ranks are one message. */
     {EXPORT_COLLECTIVE,
      "SELECT trace, thread, ts, duration, op, 'collective', 'collectives ' || coalesce(\"group\", pg), NULL, NULL,"
      " CASE WHEN ends > 1 THEN key END, CASE nth WHEN 1 THEN 1 WHEN ends THEN 3 ELSE 2 END, \"group\", seq, bytes, dtype, group_size,"
      " src, dst, host_ms, completion FROM ("
      "SELECT *, count(*) OVER w AS ends, row_number() OVER (w ORDER BY ts ROWS UNBOUNDED PRECEDING) AS nth FROM ("
-     "SELECT t.id AS trace, " THREAD
+     "SELECT e.process AS trace, " THREAD
      " AS thread, c.ts, CASE WHEN c.flags & 1 THEN NULL ELSE c.duration END AS duration, c.op,"
      " coalesce(g.name, 'group ' || c.pg) AS \"group\", c.pg, c.seq, c.bytes, c.dtype, g.size AS group_size,"
      " coalesce(s.rank, c.src) AS src, coalesce(d.rank, c.dst) AS dst, c.host / 1e6 AS host_ms,"
@@ -48,21 +52,21 @@ static const struct {
          "comm") " LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg"
                  " LEFT JOIN group_rank s ON s.list = g.list AND s.idx = c.src LEFT JOIN group_rank d ON d.list = g.list AND d.idx = c.dst" TIMES
                  ") WINDOW w AS (PARTITION BY key)) ORDER BY trace, ts, duration DESC"},
-    {EXPORT_SPAN, "SELECT t.id, " THREAD ", c.ts, z.ts - c.ts, c.name, 'span', 'spans'" NO_FLOW
+    {EXPORT_SPAN, "SELECT e.process, " THREAD ", c.ts, z.ts - c.ts, c.name, 'span', 'spans'" NO_FLOW
                   ", CASE WHEN z.flags & 1 THEN 1 END AS failed" FROM(
                       "span") " LEFT JOIN span_end z ON z.id = c.id" TIMES
-                              " ORDER BY t.id, c.ts, coalesce(z.ts, 1 << 62) DESC, c.id"},
+                              " ORDER BY e.process, c.ts, coalesce(z.ts, 1 << 62) DESC, c.id"},
     {EXPORT_MARK,
-     "SELECT t.id, " THREAD ", c.ts, 0, c.name, 'event', 'marks'" NO_FLOW ", c.step,"
-     " (SELECT json_group_object(k.key, CASE k.value WHEN 1e999 THEN 'inf' WHEN -1e999 THEN '-inf' ELSE k.value END)"
+     "SELECT e.process, " THREAD ", c.ts, 0, c.name, 'event', 'marks'" NO_FLOW ", c.step,"
+     " (SELECT json_group_object(coalesce(k.key, ''), CASE k.value WHEN 1e999 THEN 'inf' WHEN -1e999 THEN '-inf' ELSE k.value END)"
      " FROM event_value k WHERE k.event = c.id) AS data" FROM("event") TIMES
-     " ORDER BY t.id, c.ts"},
-    {EXPORT_MARK, "SELECT t.id, " THREAD ", c.ts, 0, c.kind, 'trigger', 'marks'" NO_FLOW
+     " ORDER BY e.process, c.ts"},
+    {EXPORT_MARK, "SELECT e.process, " THREAD ", c.ts, 0, c.kind, 'trigger', 'marks'" NO_FLOW
                   ", nullif(c.step, -1) AS step, c.detail, c.text" FROM("trigger_event") TIMES
-     " ORDER BY t.id, c.ts"},
+     " ORDER BY e.process, c.ts"},
 };
 
-/* Counters: name (SQL), unit, value (SQL), table. by: NULL, or what else than the trace partitions the window w, which gives the row before. */
+/* Counters: name (SQL), unit, value (SQL), table. by: NULL, or what else than the process partitions the window w, which gives the row before. */
 #define RATE(column)                                                                               \
     "(c." column " - lag(c." column ") OVER w) / (nullif(c.ts - lag(c.ts) OVER w, 0) / 1e9)"
 static const struct {
@@ -96,10 +100,10 @@ char *event_sql(unsigned i, enum export_kind *kind) {
     *kind = EXPORT_COUNTER;
     return i < sizeof counters / sizeof *counters
                ? sqlite3_mprintf(
-                     "SELECT t.id, NULL, c.ts, 0, NULL, 'counter', %s, %Q, %s, NULL, 0" FROM("%s")
-                         TIMES "%s%s%s ORDER BY t.id, c.ts",
+                     "SELECT e.process, NULL, c.ts, 0, NULL, 'counter', %s, %Q, %s, NULL, 0" FROM(
+                         "%s") TIMES "%s%s%s ORDER BY e.process, c.ts",
                      counters[i].name, counters[i].unit, counters[i].value, counters[i].table,
-                     counters[i].by ? " WINDOW w AS (PARTITION BY t.id" : "",
+                     counters[i].by ? " WINDOW w AS (PARTITION BY e.process" : "",
                      counters[i].by ? counters[i].by : "", counters[i].by ? " ORDER BY c.ts)" : "")
                : NULL;
 }

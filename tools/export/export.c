@@ -142,9 +142,16 @@ static int choose(struct export *x, const struct export_choice *choice) {
     /* Allows the temporary table; the file itself is open read-only. */
     sql = sqlite3_mprintf(
         "PRAGMA query_only = OFF; PRAGMA cache_size = -65536;"
-        "CREATE TEMP TABLE export_trace(id INTEGER PRIMARY KEY);"
-        "INSERT INTO export_trace SELECT f.id FROM trace_file f WHERE (%s) AND (%Q IS NULL OR f.run = %Q)"
-        " AND (%lld < 0 OR f.pid = %lld)",
+        "CREATE TEMP TABLE export_trace(process INTEGER, id INTEGER, PRIMARY KEY(process, id)) WITHOUT ROWID;"
+        "INSERT INTO export_trace SELECT coalesce(o.program, o.id), o.id FROM trace_file o WHERE coalesce(o.program, o.id) IN ("
+        "SELECT coalesce(f.program, f.id) FROM trace_file f WHERE (%s) AND (%Q IS NULL OR f.run = %Q)"
+        " AND (%lld < 0 OR f.pid = %lld));"
+        /* As in view threads. The numbers of a process's threads follow each other, wherever the rows lie. */
+        "CREATE TEMP TABLE export_thread(id INTEGER PRIMARY KEY, thread INTEGER, process INTEGER, tid INTEGER, name TEXT, place INTEGER);"
+        "INSERT INTO export_thread SELECT id, (program << 40) + dense_rank() OVER (PARTITION BY program ORDER BY first), program, tid, name, place"
+        " FROM (SELECT *, min(id) OVER (PARTITION BY program, tid, nth) AS first"
+        " FROM (SELECT *, sum(is_new) OVER (PARTITION BY program, tid ORDER BY place) AS nth FROM thread_files)"
+        " WHERE program IN (SELECT process FROM temp.export_trace))",
         ranks ? ranks : "1", choice->run, choice->run, (long long)choice->pid,
         (long long)choice->pid);
     if (!sql)
@@ -184,8 +191,11 @@ static int find_processes(struct export *x) {
     sqlite3_stmt *st = NULL;
     int rc = export_prepare(
         x,
-        "SELECT t.id, t.pid, t.rank, t.world_size, t.host, t.command, t.role, t.run, t.start_ts, t.end_ts,"
-        " t.period_ns FROM temp.export_trace e JOIN trace_file t ON t.id = e.id ORDER BY t.id",
+        "SELECT e.process, max(t.pid), max(t.rank), max(t.world_size), max(t.host), max(t.command), max(t.role), max(t.run),"
+        " min(t.start_ts), max(t.end_ts),"
+        " CASE WHEN t.program IS NULL THEN t.period_ns ELSE ("
+        "SELECT o.period_ns FROM trace_file o WHERE o.program = t.program ORDER BY coalesce(o.finish_ts, o.end_ts) DESC LIMIT 1) END"
+        " FROM temp.export_trace e JOIN trace_file t ON t.id = e.id GROUP BY e.process ORDER BY e.process",
         &st);
 
     while (rc == 0 && (rc = export_step(x, st)) > 0) {
@@ -217,9 +227,12 @@ static int find_processes(struct export *x) {
     }
     sqlite3_finalize(st);
     st = NULL;
-    if (rc == 0 && (rc = export_prepare(x, "SELECT count(*) FROM trace_file", &st)) == 0 &&
+    if (rc == 0 &&
+        (rc = export_prepare(
+             x, "SELECT count(*) > (SELECT count(*) FROM temp.export_trace) FROM trace_file",
+             &st)) == 0 &&
         (rc = export_step(x, st)) > 0) {
-        x->part_of_ranks = sqlite3_column_int64(st, 0) != (int64_t)x->nprocesses;
+        x->part_of_ranks = sqlite3_column_int(st, 0);
         rc = 0;
     }
     sqlite3_finalize(st);
@@ -231,7 +244,8 @@ static int find_threads(struct export *x) {
     int rc = export_prepare(
         x,
         "SELECT h.id, h.trace, h.tid, h.name FROM temp.export_trace e CROSS JOIN thread h ON h.trace = e.id"
-        " ORDER BY h.id",
+        " WHERE (SELECT t.program FROM trace_file t WHERE t.id = e.id) IS NULL UNION ALL"
+        " SELECT thread, process, tid, substr(max(printf('%09d', place) || name), 10) FROM temp.export_thread GROUP BY thread ORDER BY 1",
         &st);
 
     while (rc == 0 && (rc = export_step(x, st)) > 0) {

@@ -21,7 +21,7 @@
  * Also needed: its line in formats.def and in the man page, and its test in tests/e2e/test_export*.py.
  *
  * What is exported is selected before the function is called: x->process holds only the selected processes (SQL: temp.export_trace has
- * their numbers), x->from and x->to the time. Names come from recorded programs: they may hold any byte, and each format must escape them.
+ * the `id` of each of their traces, and the number of the `process` that it belongs to), x->from and x->to the time. Names come from recorded programs: they may hold any byte, and each format must escape them.
  * Memory may grow with the number of processes, threads, functions and distinct stacks, but never with the number of rows.
  *
  * For samples, single or added up, see samples.h; for the frames of a stack stacks.h; for everything with a time, for timelines, events.h.
@@ -36,9 +36,9 @@
 
 #include "../progress.h"
 
-/* A recorded process, that is, one trace. */
+/* A recorded process, in one trace or, when it has gone on in other files (rotation), in several. */
 struct export_process {
-    int64_t id;                              /* trace_file.id; its rows are numbered id << 40 | n */
+    int64_t id;                              /* trace_file.id, of several the least */
     int64_t pid, rank, world_size;           /* rank, world_size -1: not known */
     const char *host, *command, *role, *run; /* "" where not known */
     int64_t start, end;                      /* ns UTC, of the part that is exported */
@@ -46,7 +46,7 @@ struct export_process {
 };
 
 struct export_thread {
-    int64_t id; /* id in table thread */
+    int64_t id; /* EXPORT_THREAD() */
     const struct export_process *process;
     int64_t tid;
     const char *name; /* "" where not known */
@@ -113,6 +113,11 @@ int export_begin(struct export *x, const struct export_choice *choice);
 void export_end(struct export *x);
 
 /* ---- for formats ---- */
+
+/* SQL: the number of the thread that a row of table thread (SQL, too) is of, in the trace t. Each file of a process has its own row of it. */
+#define EXPORT_THREAD(row)                                                                         \
+    "CASE WHEN t.program IS NULL THEN " row                                                        \
+    " ELSE (SELECT m.thread FROM temp.export_thread m WHERE m.id = " row ") END"
 
 /* Prepares the SQL, and binds :from, :to, :cpu and :only (a process, or NULL) where it has them. Returns 0 or -errno. */
 int export_prepare(struct export *x, const char *sql, sqlite3_stmt **out);

@@ -314,8 +314,8 @@ static int put_counters(struct firefox *f) {
         f->x->only = &x->process[i];
         rc = export_prepare(
             f->x,
-            "SELECT m.ts, m.rss FROM trace_file t CROSS JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id"
-            " WHERE t.id = :only AND m.ts BETWEEN :from AND :to AND m.rss IS NOT NULL ORDER BY m.ts",
+            "SELECT m.ts, m.rss FROM temp.export_trace e CROSS JOIN trace_file t ON t.id = e.id"
+            " CROSS JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id WHERE e.process = :only AND m.ts BETWEEN :from AND :to AND m.rss IS NOT NULL ORDER BY m.ts",
             &st);
         f->x->only = NULL;
         while (rc == 0 && (rc = export_step(f->x, st)) > 0) {

@@ -6,14 +6,15 @@
 
 int export_samples(struct export *x, enum export_order order, sqlite3_stmt **out) {
     static const char *const orders[] = {"", " ORDER BY s.ts, s.id",
-                                         " ORDER BY t.id, s.thread, s.ts, s.id"};
+                                         " ORDER BY e.process, 3, s.ts, s.id"};
     /* The time of a tick is as in the view samples. */
     char *sql = sqlite3_mprintf(
-        "SELECT s.id, s.ts, t.first_id + s.thread, s.stack, s.count, s.count * coalesce(CASE WHEN t.periods < 2 THEN t.period_ns ELSE ("
-        "SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts ORDER BY p.since DESC LIMIT 1) END, 0),"
-        " s.cpu_us, s.flags FROM temp.export_trace e CROSS JOIN trace_file t ON t.id = e.id"
-        " CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id"
-        " WHERE s.ts BETWEEN :from AND :to AND s.count > 0 AND (:cpu = 0 OR s.flags & 1)%s",
+        "SELECT s.id, s.ts, " EXPORT_THREAD(
+            "t.first_id + s.thread") ", s.stack, s.count, s.count * coalesce(CASE WHEN t.periods < 2 THEN t.period_ns ELSE ("
+                                     "SELECT p.ns FROM period p WHERE p.trace = t.id AND p.since <= s.ts ORDER BY p.since DESC LIMIT 1) END, 0),"
+                                     " s.cpu_us, s.flags FROM temp.export_trace e CROSS JOIN trace_file t ON t.id = e.id"
+                                     " CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id"
+                                     " WHERE s.ts BETWEEN :from AND :to AND s.count > 0 AND (:cpu = 0 OR s.flags & 1)%s",
         orders[order]);
     int rc = sql ? export_prepare(x, sql, out) : -ENOMEM;
 

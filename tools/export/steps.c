@@ -17,8 +17,9 @@ int export_steps_of(struct export *x, struct export_steps *s, const struct expor
     /* A step whose end was not recorded lasts until the end of the recording. */
     rc = export_prepare(
         x,
-        "SELECT s.ts, s.ts + coalesce(s.duration, (1 << 62) - s.ts), s.number FROM torch_step s"
-        " WHERE s.id BETWEEN ?1 << 40 AND (?1 + 1) << 40 AND s.source <> ?2 ORDER BY s.ts",
+        "SELECT s.ts, s.ts + coalesce(s.duration, (1 << 62) - s.ts), s.number FROM temp.export_trace e"
+        " CROSS JOIN torch_step s ON s.id BETWEEN e.id << 40 AND e.id << 40 | 0xffffffffff"
+        " WHERE e.process = ?1 AND s.source <> ?2 ORDER BY s.ts",
         &st);
     sqlite3_bind_int64(st, 1, p->id);
     sqlite3_bind_int(st, 2, EVALUATION);

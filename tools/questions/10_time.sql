@@ -2,7 +2,7 @@
 --? SELECT EXISTS (SELECT 1 FROM stack_total)
 --! no samples were taken (probing-record -r HZ)
 CREATE TEMP TABLE gil AS -- stacks of threads that wait for the GIL: it is the only condition on which CPython waits with a timeout (up to 3.13, free-threaded builds have none). Who wakes up just then is not seen, so it is at least that much
-SELECT s.id AS stack FROM stack s WHERE s.type = 1 AND (s.name GLOB '*futex*' OR s.name GLOB '*cond_timedwait*' OR s.name GLOB '*lll_lock*') AND EXISTS (
+SELECT s.id AS stack FROM stack s WHERE s.type = 1 AND (s.name GLOB '*futex*' OR s.name GLOB '*cond_timedwait*' OR s.name GLOB '*lll_lock*' OR s.name GLOB 'lib*+0x*') AND EXISTS ( -- the last: glibc's internal functions have no names where its debugging symbols are not installed
   SELECT 1 FROM stack_frame k JOIN frame r ON r.id = k.frame WHERE k.stack = s.id AND k.depth < 4 AND r.name GLOB '*pthread_cond_timedwait*' AND EXISTS (
     SELECT 1 FROM stack_frame l JOIN frame c ON c.id = l.frame WHERE l.stack = s.id AND l.depth = k.depth + 1 AND c.type = 1 AND replace(c.module, rtrim(c.module, replace(c.module, '/', '')), '') GLOB '*python[23].*'));
 CREATE TEMP TABLE waited AS SELECT sum(t.ns - t.running_ns) / 1e9 AS seconds FROM stack_total t JOIN gil ON gil.stack = t.stack;
@@ -26,4 +26,4 @@ SELECT count(*) AS steps, round(avg(duration), 6) AS duration, round(avg(forward
   round(avg(other), 6) AS other FROM steps WHERE complete AND source <> 'evaluation' GROUP BY NULL;
 --= what waited for the GIL: seconds at least, by the line that it would have run
 SELECT f.rank, f.pid, (SELECT e.text FROM stack_text e WHERE e.stack = t.stack ORDER BY e.depth LIMIT 1) AS line, round(sum(t.ns - t.running_ns) / 1e9, 3) AS seconds
-FROM gil CROSS JOIN stack_total t ON t.stack = gil.stack JOIN trace_file f ON f.id = t.trace WHERE (SELECT seconds FROM waited) > 1 GROUP BY f.id, line ORDER BY 4 DESC LIMIT 8;
+FROM gil CROSS JOIN stack_total t ON t.stack = gil.stack JOIN trace_file f ON f.id = t.trace WHERE (SELECT seconds FROM waited) > 1 GROUP BY coalesce(f.program, f.id), line ORDER BY 4 DESC LIMIT 8;

@@ -1,14 +1,16 @@
 --@ step: Why is step N slow? (--step N; without it the slowest)
 --? SELECT EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation')
 --! no steps were recorded (a PyTorch optimizer, or probing.step())
-CREATE TEMP TABLE asked AS
-SELECT s.* FROM steps s WHERE complete AND source <> 'evaluation' AND (:step IS NULL OR step = :step) AND (:rank IS NULL OR rank = :rank)
+CREATE TEMP TABLE asked AS -- where a process trains, calls of another that has no optimizer (a reinforcement learner's actor, a server) are not asked about
+SELECT s.* FROM steps s WHERE complete AND source <> 'evaluation' AND (s.source <> 'root' OR NOT EXISTS (SELECT 1 FROM torch_step o WHERE o.source IN (0, 2))) AND (:step IS NULL OR step = :step) AND (:rank IS NULL OR rank = :rank)
   AND (step > 0 OR :step IS NOT NULL) ORDER BY duration DESC LIMIT 1;
+CREATE TEMP TABLE file AS -- of its process: several, where the recording went on in another file (rotation)
+SELECT f.id FROM asked a JOIN trace_file t ON t.id = a.trace_id JOIN trace_file f ON f.id = t.id OR f.program = t.program;
 CREATE TEMP TABLE unanswered AS SELECT 1 AS yes WHERE NOT EXISTS (SELECT 1 FROM asked);
 CREATE TEMP TABLE usual AS
 SELECT median(duration) AS duration, median(forward) AS forward, median(backward) AS backward, median(optimizer) AS optimizer,
   median(data) AS data, median(communication) AS communication, median(other) AS other, count(*) AS steps
-FROM steps WHERE complete AND source <> 'evaluation' AND trace_id = (SELECT trace_id FROM asked) AND step <> (SELECT step FROM asked);
+FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM file) AND step <> (SELECT step FROM asked);
 CREATE TEMP TABLE parts AS
 SELECT 'forward' AS part, a.forward AS seconds, u.forward AS usual FROM asked a, usual u UNION ALL
 SELECT 'backward', a.backward, u.backward FROM asked a, usual u UNION ALL
@@ -16,8 +18,20 @@ SELECT 'optimizer', a.optimizer, u.optimizer FROM asked a, usual u UNION ALL
 SELECT 'data', a.data, u.data FROM asked a, usual u UNION ALL
 SELECT 'other', a.other, u.other FROM asked a, usual u;
 UPDATE parts SET part = 'communication, or waiting in it' WHERE part = 'other' AND (SELECT a.communication - u.communication > 0.8 * (a.other - u.other) FROM asked a, usual u);
-SELECT printf('step %d of %s took %.3f s, %.1f times the usual %.3f s; the difference is in %s (%.3f s instead of %.3f s)',
-  a.step, coalesce('rank ' || a.rank, 'process ' || a.pid, 'a process that is not named'), a.duration, a.duration / u.duration, u.duration, p.part, p.seconds, p.usual) AS answer
+CREATE TEMP TABLE late AS -- for whom the rank waited in its collectives of that time
+SELECT k.last_rank AS rank, sum(k.last_enter - c.enter) AS seconds FROM asked a JOIN comm_metrics c ON c.trace_id IN (SELECT id FROM file) AND c.timestamp BETWEEN a.timestamp AND a."end"
+JOIN collectives k ON k."group" = c."group" AND k.seq = c.seq AND k.op = c.op AND k.run IS (SELECT run FROM trace_file WHERE id = a.trace_id) WHERE k.last_rank <> a.rank AND k.last_enter > c.enter GROUP BY 1;
+CREATE TEMP TABLE line AS -- where the main thread was then; a sample is of a time, too
+SELECT (SELECT e.text FROM stack_text e WHERE e.stack = d.stack ORDER BY e.depth LIMIT 1) AS line, (SELECT e.text FROM stack_text e WHERE e.stack = d.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user, sum(seconds) AS seconds
+FROM (SELECT s.stack_id AS stack, sum(min(s.timestamp + s.seconds, a."end") - max(s.timestamp, a.timestamp)) AS seconds FROM asked a CROSS JOIN file f CROSS JOIN samples s
+  WHERE s.trace_id = f.id AND s.tid = s.pid AND s.timestamp < a."end" AND s.timestamp + s.seconds > a.timestamp GROUP BY 1) d GROUP BY 1, 2;
+SELECT printf('step %d of %s took ' || iif(a.duration < 0.01, '%.2g', '%.3f') || ' s, %.1f times the usual ' || iif(u.duration < 0.01, '%.2g', '%.3f') || ' s; the difference is in %s (' || iif(p.seconds < 0.01, '%.2g', '%.3f')
+    || ' s instead of ' || iif(p.usual < 0.01, '%.2g', '%.3f') || ' s)',
+  a.step, coalesce('rank ' || a.rank, 'process ' || a.pid, 'a process that is not named'), a.duration, a.duration / u.duration, u.duration, p.part, p.seconds, p.usual)
+  -- said if that alone took more than what is usual and half of what is more
+  || CASE WHEN p.part LIKE 'comm%' THEN coalesce((SELECT printf('; it waited %.3f s for rank %d', l.seconds, l.rank) FROM late l WHERE l.seconds > 0.5 * (p.seconds + p.usual) ORDER BY l.seconds DESC LIMIT 1), '')
+    WHEN p.part = 'other' THEN coalesce((SELECT printf('; for %.1f s it was in %s', l.seconds, l.line || iif(l.user <> l.line, ', called by ' || l.user, '')) FROM line l WHERE l.seconds > 0.5 * (p.seconds + p.usual) ORDER BY l.seconds DESC LIMIT 1), '')
+    ELSE '' END AS answer
 FROM asked a, usual u, (SELECT * FROM parts ORDER BY seconds - coalesce(usual, 0) DESC LIMIT 1) p WHERE u.duration > 0
 UNION ALL SELECT printf('step %d of %s took %.3f s; no other step of it is complete, with which that could be compared', a.step, coalesce('rank ' || a.rank, 'process ' || a.pid, 'a process that is not named'), a.duration)
 FROM asked a, usual u WHERE u.duration IS NULL
@@ -29,12 +43,12 @@ SELECT CASE WHEN part LIKE 'comm%' THEN 'other' ELSE part END AS part, round(sec
 SELECT 'communication', round(a.communication, 6), round(u.communication, 6), round(a.communication - u.communication, 6) FROM asked a, usual u;
 --= what its process did then: innermost Python lines, seconds of all threads
 SELECT f.func, f.file, f.lineno, round(sum(f.seconds), 3) AS seconds, f.state FROM (
-  SELECT b.sample_id, b.func, b.file, b.lineno, b.seconds, b.state, min(b.depth) FROM asked a CROSS JOIN backtrace b
-  WHERE b.trace_id = a.trace_id AND b.timestamp BETWEEN a.timestamp AND a."end" AND b.frame_type = 'Python' GROUP BY b.sample_id) f
+  SELECT b.sample_id, b.func, b.file, b.lineno, b.seconds, b.state, min(b.depth) FROM asked a CROSS JOIN file CROSS JOIN backtrace b
+  WHERE b.trace_id = file.id AND b.timestamp BETWEEN a.timestamp AND a."end" AND b.frame_type = 'Python' GROUP BY b.sample_id) f
 GROUP BY 1, 2, 3, 5 ORDER BY 4 DESC LIMIT 10;
 --= collectives of that time that were waited for, the longest first
 SELECT c."group", c.seq, c.op, round(c.latency_ms, 3) AS ms, k.last_rank, round(k.skew_ms, 3) AS skew_ms
-FROM comm_metrics c JOIN asked a ON c.trace_id = a.trace_id AND c.timestamp BETWEEN a.timestamp AND a."end"
+FROM comm_metrics c JOIN asked a ON c.trace_id IN (SELECT id FROM file) AND c.timestamp BETWEEN a.timestamp AND a."end"
 LEFT JOIN collectives k ON k."group" = c."group" AND k.seq = c.seq AND k.op = c.op ORDER BY c.latency_ms DESC LIMIT 5;
 --= the same step of the other ranks
 SELECT rank, round(duration, 6) AS duration, round(forward, 6) AS forward, round(backward, 6) AS backward, round(data, 6) AS data,

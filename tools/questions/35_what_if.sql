@@ -18,12 +18,12 @@ INSERT INTO saving SELECT 'without stage ' || who || '''s lateness', replay('sta
 INSERT INTO saving SELECT 'if all ranks took their median time', replay('median');
 INSERT INTO saving SELECT 'without waiting for data', replay('data');
 CREATE TEMP TABLE alone AS -- who waits for nobody takes as much less as it waits for its data
-SELECT trace_id, coalesce('rank ' || rank, 'process ' || pid, 'a process that is not named') AS who, sum(data) AS data FROM steps WHERE complete AND source <> 'evaluation' AND NOT replay('calls')
-  AND trace_id IN (SELECT id FROM trace_file WHERE coalesce(world_size, 1) = 1) GROUP BY trace_id ORDER BY data DESC LIMIT 1;
+SELECT coalesce(t.program, t.id) AS process, coalesce('rank ' || s.rank, 'process ' || s.pid, 'a process that is not named') AS who, sum(s.data) AS data FROM steps s JOIN trace_file t ON t.id = s.trace_id
+WHERE s.complete AND s.source <> 'evaluation' AND (s.source <> 'root' OR NOT EXISTS (SELECT 1 FROM torch_step o WHERE o.source IN (0, 2))) AND NOT replay('calls') AND coalesce(t.world_size, 1) = 1 GROUP BY 1 ORDER BY 3 DESC LIMIT 1;
 INSERT INTO saving SELECT 'without waiting for data', data FROM alone;
 DELETE FROM saving WHERE seconds IS NULL;
 CREATE TEMP TABLE whole AS
-SELECT CASE WHEN EXISTS (SELECT 1 FROM alone) THEN (SELECT "end" - start FROM trace WHERE id = (SELECT trace_id FROM alone))
+SELECT CASE WHEN EXISTS (SELECT 1 FROM alone) THEN (SELECT (max(end_ts) - min(start_ts)) / 1e9 FROM trace_file WHERE coalesce(program, id) = (SELECT process FROM alone))
   WHEN replay('part') < 1 THEN replay('seen')
   ELSE (SELECT max("end") - min(start) FROM trace WHERE rank IS NOT NULL AND run IS replay('run') AND attempt = replay('attempt')) END AS seconds;
 CREATE TEMP TABLE cause AS -- of those that save nearly as much as the best of them, the first in this order is the narrowest

@@ -11,33 +11,51 @@ SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) A
 FROM (SELECT *, row_number() OVER (PARTITION BY run, "group", seq, op, waiters, state ORDER BY iif(state IN ('dead', 'ended'), end_ts, NULL), rank) AS nth FROM hung)
 GROUP BY run, "group", seq, op, waiters, state
 ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state IN ('cut off', 'not recorded'), state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
+CREATE TEMP TABLE event AS -- what processes recorded of their ends; of one that has gone on in other files (rotation), in any of these
+SELECT coalesce(t.program, t.id) AS process, e.* FROM trigger_event e JOIN trace_file t ON t.id = e.id >> 40 WHERE e.kind IN ('term', 'exception');
+CREATE INDEX temp.event_process ON event(process);
 CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then
-SELECT coalesce(t.rank, o.rank) AS rank, t.id AS trace, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT *, (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS waits.run) AS attempt FROM waits LIMIT 1) w
+SELECT coalesce(t.rank, o.rank) AS rank, coalesce(t.program, t.id) AS process, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT *, (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS waits.run) AS attempt FROM waits LIMIT 1) w
 CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
 WHERE coalesce(g.name, 'group ' || c.pg) = w."group" AND t.attempt = w.attempt
-  AND NOT EXISTS (SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id AND e.kind = 'term' AND e.ts BETWEEN c.ts AND c.ts + c.duration);
-CREATE TEMP TABLE raised AS -- the same, together, and the first exception that nobody caught in them
-SELECT count(DISTINCT rank) AS n, min(until) AS until, max(waited) AS waited, (SELECT iif(length(e.detail) > 160, substr(e.detail, 1, 157) || '...', e.detail) FROM failed f JOIN trigger_event e ON e.id >> 40 = f.trace
-  WHERE e.kind = 'exception' AND e.ts >= f.until ORDER BY e.ts LIMIT 1) AS said FROM failed;
+  AND NOT EXISTS (SELECT 1 FROM event e WHERE e.process = coalesce(t.program, t.id) AND e.kind = 'term' AND e.ts BETWEEN c.ts AND c.ts + c.duration);
+CREATE TEMP TABLE raised AS -- the same, together (without who came when it had failed already), and the first exception that nobody caught in them; the time of it is told by another clock than a duration's end
+SELECT count(DISTINCT rank) AS n, min(until) AS until, max(waited) AS waited, (SELECT iif(length(e.detail) > 160, substr(e.detail, 1, 157) || '...', e.detail) FROM failed f JOIN event e ON e.process = f.process
+  WHERE e.kind = 'exception' AND e.ts >= f.until - 1000000 - f.waited / 5000 ORDER BY e.ts LIMIT 1) AS said
+FROM failed WHERE NOT EXISTS (SELECT 1 FROM hung h WHERE h.state = 'late' AND h.rank = failed.rank);
+CREATE TEMP TABLE feeder AS -- if the rank that is named waits for its data loader: where those workers are that make a batch
+WITH files AS MATERIALIZED (SELECT t.*, coalesce(t.program, t.id) AS process FROM (SELECT one_trace AS id FROM (SELECT * FROM waits LIMIT 1) WHERE state = 'never came') w JOIN trace_file o ON o.id = w.id
+    JOIN trace_file t ON t.id = o.id OR t.program = o.program OR t.ppid = o.pid AND t.host IS o.host AND t.run IS o.run AND t.role = 'dataloader'),
+  late AS MATERIALIZED (SELECT f.process, f.pid, f.ppid, f.role, max(s.ts), s.stack FROM files f -- of each process its main thread's last stack, in whichever of its files that is
+    CROSS JOIN sample s ON s.id = (SELECT max(x.id) FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.stack IS NOT NULL
+      AND x.thread IN (SELECT h.id - f.first_id FROM thread h WHERE h.trace = f.id AND h.tid = f.pid)) GROUP BY f.process)
+SELECT group_concat(said, '; ') AS said FROM (
+  SELECT printf('its data loader (process %d) in %s', c.pid, v.inner || iif(v.user <> v.inner, ', called by ' || v.user, '')) AS said
+  FROM late p CROSS JOIN late c ON c.ppid = p.pid AND c.role = 'dataloader' CROSS JOIN files f ON f.process = c.process JOIN whereabouts v ON v.trace_id = f.id
+  WHERE p.role IS NOT 'dataloader' AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = p.stack AND e.text LIKE '% (dataloader.py:%')
+    AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = c.stack AND e.text LIKE '% (fetch.py:%') ORDER BY c.pid LIMIT 3);
 CREATE TEMP TABLE ended AS -- when the rank that is named ended (an exception's time: an interpreter that ends takes its time), and how: what it recorded in its last minute
-SELECT strftime('%H:%M:%f', coalesce((SELECT min(g.timestamp) FROM triggers g WHERE g.trace_id = t.id AND g.kind = 'exception' AND g.tid = t.pid), t."end"), 'unixepoch') AS at, coalesce((SELECT rtrim(g.kind || ' ' || coalesce(g.detail, '')) FROM triggers g
-    WHERE g.trace_id = t.id AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
-  iif(t.end_reason = '_exit', 'os._exit()', NULL), 'exit with code ' || nullif(t.exit_code, 0), 'no exception was recorded') AS how
-FROM (SELECT * FROM waits LIMIT 1) w JOIN trace t ON t.id = w.one_trace;
+SELECT strftime('%H:%M:%f', coalesce((SELECT min(e.ts) / 1e9 FROM event e WHERE e.process = t.process AND e.kind = 'exception' AND e.tid = t.pid), t."end"), 'unixepoch') AS at, coalesce((SELECT rtrim(g.kind || ' ' || coalesce(g.detail, '')) FROM trace_file f CROSS JOIN triggers g ON g.trace_id = f.id
+    WHERE (f.id = t.id OR f.program = t.process) AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
+  iif(t.end_reason = '_exit', 'os._exit()', NULL), 'exit with code ' || t.exit_code, 'no exception was recorded') AS how
+FROM (SELECT * FROM waits LIMIT 1) w JOIN (SELECT e.*, coalesce(f.program, f.id) AS process FROM trace e JOIN trace_file f ON f.id = e.id) t ON t.id = w.one_trace;
+UPDATE ended SET how = how || '; its process was gone at ' || at, at = NULL -- its connections close, and the calls of the others fail, before its process ends
+WHERE (SELECT strftime('%H:%M:%f', until / 1e9, 'unixepoch') < at AND waited > 0 FROM raised);
 -- Where no call is incomplete, what each process does at its end is looked at. A process that has gone on in other files is one process.
 CREATE TEMP TABLE file AS -- the files of the processes of each run's last attempt, nth 1 is a process's last one; main: the number of its main thread there
 SELECT t.*, coalesce(t.program, t.id) AS process, (SELECT max(h.id) - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) AS main,
-  row_number() OVER (PARTITION BY coalesce(t.program, t.id) ORDER BY t.start_ts DESC, t.id DESC) AS nth
+  row_number() OVER (PARTITION BY coalesce(t.program, t.id) ORDER BY coalesce(t.finish_ts, t.end_ts) DESC, t.id DESC) AS nth
 FROM (SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run) l CROSS JOIN trace_file t ON t.run IS l.run AND t.attempt = l.attempt WHERE NOT EXISTS (SELECT 1 FROM waits);
 CREATE INDEX temp.file_process ON file(process);
 -- Who still is, or was in its last seconds, where a process group is made, which waits for all of its ranks, and is no collective.
 CREATE TEMP VIEW makes_group AS SELECT stack, substr(text, 1, instr(text, ' ') - 1) AS call FROM stack_text
 WHERE text LIKE 'init_process_group (distributed_c10d.py:%' OR text LIKE 'new_group (distributed_c10d.py:%';
-CREATE TEMP TABLE recent AS -- the last samples of each rank's main thread
-SELECT t.id AS trace, t.process, t.rank, t.run, t.end_ts, s.id, s.ts, s.stack FROM file t
-CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL AND x.thread = t.main ORDER BY x.id DESC LIMIT 100)
-WHERE t.nth = 1 AND t.rank IS NOT NULL AND t.role IS NOT 'dataloader';
+CREATE TEMP TABLE recent AS -- the last samples of each rank's main thread, until its end or the exception that ended it: an interpreter that ends takes its time
+SELECT t.id AS trace, t.process, t.rank, t.run, t.end_ts, s.id, s.ts, s.stack FROM (
+  SELECT f.id, f.process, f.rank, f.run, f.first_id, f.last_id, f.main, coalesce((SELECT min(e.ts) FROM trigger_event e WHERE e.id BETWEEN f.first_id AND f.last_id AND e.kind = 'exception' AND e.tid = f.pid), f.end_ts) AS end_ts
+  FROM file f WHERE f.nth = 1 AND f.rank IS NOT NULL AND f.role IS NOT 'dataloader') t
+CROSS JOIN sample s ON s.id IN (SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL AND x.thread = t.main AND x.ts <= t.end_ts ORDER BY x.id DESC LIMIT 100);
 CREATE TEMP TABLE making AS SELECT r.stack, max(m.call) AS call FROM (SELECT DISTINCT stack FROM recent) r CROSS JOIN makes_group m ON m.stack = r.stack GROUP BY r.stack;
 CREATE TEMP TABLE joiner AS -- who was in such a call last, as these samples tell (id: the first of them), without another place between, and has made no other call of torch.distributed since
 WITH seen AS MATERIALIZED (SELECT r.*, m.call FROM recent r LEFT JOIN making m ON m.stack = r.stack),
@@ -61,13 +79,14 @@ SELECT j.*, (SELECT min(s.ts) FROM joined d CROSS JOIN sample s ON s.id = (SELEC
     WHERE d.trace = j.trace AND d.nth <= coalesce((SELECT min(o.nth) FROM joined o WHERE o.trace = j.trace AND o.elsewhere NOT NULL), d.nth)) AS since,
   j.called NOT NULL OR EXISTS (SELECT 1 FROM joined o WHERE o.trace = j.trace AND o.elsewhere NOT NULL) AS is_seen
 FROM joiner j;
-CREATE TEMP TABLE outside AS SELECT t.rank, coalesce(w.inner || iif(w.user <> w.inner, ', called by ' || w.user, ''), '?') AS does FROM trace_file t LEFT JOIN whereabouts w ON w.trace_id = t.id
-WHERE t.run IS (SELECT run FROM joining LIMIT 1) AND t.rank NOT NULL AND t.role IS NOT 'dataloader' AND t.id NOT IN (SELECT r.trace FROM recent r JOIN making m ON m.stack = r.stack) AND EXISTS (SELECT 1 FROM joining)
-  AND t.attempt = (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS (SELECT run FROM joining LIMIT 1)) GROUP BY t.rank ORDER BY t.rank;
+CREATE TEMP TABLE gave_up AS SELECT min(until) AS until FROM joining; -- the first of them, unless all are still there
+CREATE TEMP TABLE outside AS SELECT t.rank, coalesce(w.inner || iif(w.user <> w.inner, ', called by ' || w.user, ''), '?') AS does FROM file t LEFT JOIN whereabouts w ON w.trace_id = t.id
+WHERE t.nth = 1 AND t.run IS (SELECT run FROM joining LIMIT 1) AND t.rank NOT NULL AND t.role IS NOT 'dataloader' AND t.id NOT IN (SELECT r.trace FROM recent r JOIN making m ON m.stack = r.stack)
+  AND EXISTS (SELECT 1 FROM joining) GROUP BY t.rank ORDER BY t.rank;
 -- Where no group is made either: processes that do nothing, as in a lock. That can be a hang only if somebody ended them, or they still run.
 CREATE TEMP TABLE alive AS -- which those are, except a launcher of ranks; until: their end, or when they were told to end
-SELECT t.id, t.process, t.run, t.rank, t.pid, t.ppid, t.host, t.role, t.first_id, t.last_id, t.main, coalesce(e.ts, t.end_ts) AS until FROM file t LEFT JOIN (
-  SELECT f.id, min(e.ts) AS ts FROM file f JOIN trigger_event e ON e.id BETWEEN f.first_id AND f.last_id AND (e.kind = 'term' OR e.kind = 'exception' AND e.detail LIKE 'KeyboardInterrupt%') GROUP BY f.id) e ON e.id = t.id
+SELECT t.id, t.process, t.run, t.rank, t.pid, t.ppid, t.host, t.role, t.first_id, t.last_id, t.main, coalesce(iif(e.ts >= t.start_ts, e.ts, NULL), t.end_ts) AS until FROM file t LEFT JOIN (
+  SELECT process, min(ts) AS ts FROM event WHERE kind = 'term' OR kind = 'exception' AND detail LIKE 'KeyboardInterrupt%' GROUP BY process) e ON e.process = t.process
 JOIN (SELECT run, max(rank IS NOT NULL) AS ranks FROM file GROUP BY run) l ON l.run IS t.run AND l.ranks = (t.rank IS NOT NULL)
 WHERE t.nth = 1 AND (t.end_reason IS NULL OR t.end_reason NOT IN ('exit', '_exit', 'exec') OR e.ts NOT NULL) AND NOT EXISTS (SELECT 1 FROM joining);
 CREATE TEMP VIEW place AS -- where a stack is, as in view whereabouts
@@ -130,22 +149,24 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
     op, seq, "group", size)
   WHEN 'from anybody' THEN printf('rank %s waits in recv for whoever sends, and nobody does', waiters)
   ELSE printf('%s number %d of group %s: rank%s %s %s', op, seq, "group", CASE n WHEN 1 THEN '' ELSE 's' END, who, CASE state
-      WHEN 'ended' THEN 'had ended' || coalesce((SELECT printf(' at %s (%s%s)', at, iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
-      WHEN 'dead' THEN 'died' || coalesce((SELECT printf(' at %s (%s%s)', at, iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
+      WHEN 'ended' THEN 'had ended' || coalesce((SELECT printf('%s (%s%s)', coalesce(' at ' || at, ''), iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
+      WHEN 'dead' THEN 'died' || coalesce((SELECT printf('%s (%s%s)', coalesce(' at ' || at, ''), iif(n > 1, 'rank ' || one || ' first: ', ''), how) FROM ended), '')
       WHEN 'not recorded' THEN CASE n WHEN 1 THEN 'has' ELSE 'have' END || ' no trace here'
       WHEN 'cut off' THEN printf('may have come or not (%s damaged, and without an end)', iif(n > 1, 'their traces are', 'its trace is'))
       WHEN 'is stopped' THEN iif(n > 1, 'are', 'is') || ' stopped, by SIGSTOP or a debugger (process ' || (SELECT pid FROM trace_file WHERE id = one_trace) || ')'
       WHEN 'raised' THEN 'raised an exception' || coalesce((SELECT ' (' || said || ')' FROM raised), '')
       WHEN 'waits itself' THEN 'waits in another'
+      WHEN 'late' THEN printf('came %.1f s too late', (SELECT f.until - f.waited - r.until FROM failed f, raised r WHERE f.process = (SELECT coalesce(program, id) FROM trace_file WHERE id = one_trace)) / 1e9)
       ELSE 'never came' END) END
   || CASE WHEN state = 'from anybody' THEN ''
     WHEN is_over THEN (SELECT printf(', and the call failed in %d of %d at %s%s%s', r.n, size, strftime('%H:%M:%f', r.until / 1e9, 'unixepoch'),
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
     ELSE printf(', %d of %d wait since %.1f s before the end (%s)', waiting, size, waited, strftime('%H:%M:%f', since, 'unixepoch')) END
-  || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped', 'cut off') AND does <> '?' THEN printf(': rank %s %s in %s', one, iif(is_over OR state IN ('dead', 'cut off'), 'was', 'is'), does) ELSE '' END
+  || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped', 'cut off', 'late') AND does <> '?'
+    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
-  || CASE (SELECT count(*) FROM waits w WHERE w.level > 0) WHEN 0 THEN '' ELSE printf('; %d more collectives and messages of %d groups wait for that',
-    (SELECT count(*) FROM waits w WHERE w.level > 0), (SELECT count(DISTINCT "group") FROM waits w WHERE w.level > 0)) END
+  || coalesce((SELECT iif(count(*) = 1, '; one more collective or message waits', printf('; %d more collectives and messages of %d group%s wait', count(*), count(DISTINCT "group"),
+    iif(count(DISTINCT "group") > 1, 's', ''))) || ' for that' FROM waits w WHERE w.level > 0 HAVING count(*)), '')
   || coalesce((SELECT printf('; what rank%s %s did is not known (%s)', iif(count(DISTINCT value) > 1, 's', ''), ranges(value), group_concat(DISTINCT iif(w.state = 'cut off', 'trace cut off', 'no trace here')))
     FROM waits w, json_each(w.ids) WHERE w.state IN ('cut off', 'not recorded') AND waits.state NOT IN ('cut off', 'not recorded') HAVING count(*) > 0), '') AS answer
 FROM (SELECT *, (SELECT n FROM raised) > 0 AND NOT EXISTS (SELECT value FROM json_each('[' || waiters || ']') EXCEPT SELECT rank FROM failed) AS is_over FROM waits) waits -- is_over: nobody waits any more
@@ -153,23 +174,26 @@ LIMIT 1)
 UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s, which is over when all ranks have come, since %.1f s before %s end%s (%s)', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
     max(call), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), (SELECT iif(is_seen, '', ' at least') FROM joining ORDER BY since LIMIT 1), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'))
   || coalesce((SELECT printf(': rank%s %s %s not in it', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, 'are', 'is')) || '; rank ' || min(rank) || ' is in ' || (SELECT does FROM outside LIMIT 1) FROM outside HAVING count(*)), '')
+  || coalesce((SELECT printf(': rank%s %s came to it when they had given up, %.1f s later', iif(count(*) > 1, 's', ''), ranges(j.rank), (min(j.since) - f.until) / 1e9) FROM joining j, gave_up f WHERE j.since > f.until HAVING count(*)), '')
   || coalesce((SELECT printf('; traces of %d of %d ranks are here', count(DISTINCT rank), max(world_size)) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1) HAVING count(DISTINCT rank) < max(world_size)), '')
-FROM joining HAVING count(*) > 0
+FROM joining WHERE since <= (SELECT until FROM gave_up) HAVING count(*) > 0
 UNION ALL SELECT 'no call of torch.distributed is incomplete, but ' || group_concat(said, '; and ') || coalesce((SELECT printf('; %d process%s more work%s', count(*), iif(count(*) > 1, 'es', ''), iif(count(*) > 1, '', 's')) FROM alive WHERE id NOT IN (SELECT id FROM still) HAVING count(*)), '') FROM (
   SELECT printf('%s %s done nothing since %.1f s before %s end%s (%s): %s', iif(rank IS NULL, iif(count(*) > 1, 'processes ', 'process '), iif(count(*) > 1, 'ranks ', 'rank ')) || ranges(coalesce(rank, pid)) || iif(role = 'dataloader', ' (data loader)', ''),
     iif(count(*) > 1, 'have', 'has'), min(waited), iif(count(*) > 1, 'their', 'its'), iif(max(is_known), '', ' at least'), strftime('%H:%M:%f', max(still_since) / 1e9, 'unixepoch'), does) AS said
   FROM still GROUP BY rank IS NULL, role IS 'dataloader', does ORDER BY role IS 'dataloader', count(*) DESC, min(still_since) LIMIT 4) HAVING count(*);
 --= what is not complete, the first cause first; level: 0 waits for a cause, 1 for somebody who waits at level 0
-SELECT level, "group", seq, op, (SELECT ranges(value) FROM json_each('[' || waiters || ']')) AS waiting, printf('%d of %d', waiting, size) AS of,
-  who AS waits_for, state, strftime('%H:%M:%f', since, 'unixepoch') AS since FROM waits LIMIT 20;
+SELECT level, "group", seq, op, iif(length(came) > 80, rtrim(substr(came, 1, 80), '0123456789-') || '...', came) AS waiting, of, -- view hangs has all of them
+  iif(length(who) > 80, rtrim(substr(who, 1, 80), '0123456789-') || '...', who) AS waits_for, state, strftime('%H:%M:%f', since, 'unixepoch') AS since
+FROM (SELECT *, (SELECT ranges(value) FROM json_each('[' || waiters || ']')) AS came, printf('%d of %d', waiting, size) AS of FROM waits LIMIT 20);
 --= who is waited for, and what each does instead
 SELECT h.rank, h.state, h.does, (SELECT printf('%s number %d of group %s, done %s', c.op, c.seq, c."group", strftime('%H:%M:%f', c.exit, 'unixepoch'))
-  FROM comm_metrics c WHERE c.trace_id = h.trace_id AND c.complete ORDER BY c.timestamp DESC LIMIT 1) AS last_call
+  FROM comm_metrics c WHERE c.trace_id IN (SELECT f.id FROM trace_file t JOIN trace_file f ON f.id = t.id OR f.program = t.program WHERE t.id = h.trace_id) AND c.complete ORDER BY c.timestamp DESC LIMIT 1) AS last_call
 FROM (SELECT *, row_number() OVER (PARTITION BY run, rank ORDER BY cause DESC, level, since) AS nth FROM hung WHERE rank IS NOT NULL) h
 WHERE nth = 1 ORDER BY cause DESC, level IS NULL, level, state IN ('cut off', 'not recorded'), since, rank LIMIT 20;
 --= where the causes are, and their child processes: main threads' last samples, innermost frame first
-SELECT b.rank, coalesce(t.role, '') AS role, b.depth, b.func, b.file, b.lineno FROM trace t CROSS JOIN backtrace b ON b.trace_id = t.id AND b.sample_id = (
-  SELECT max(s.sample_id) FROM samples s WHERE s.trace_id = t.id AND s.tid = s.pid)
-WHERE b.frame_type = 'Python' AND t.id IN (SELECT trace_id FROM hangs WHERE cause UNION
-  SELECT c.id FROM hangs h JOIN trace p ON p.id = h.trace_id JOIN trace c ON c.ppid = p.pid AND c.host IS p.host WHERE h.cause)
-ORDER BY b.rank, t.ppid, t.id, b.depth LIMIT 60;
+WITH causes AS MATERIALIZED (SELECT DISTINCT coalesce(f.program, f.id) AS process FROM (SELECT trace_id AS id FROM hangs WHERE cause UNION
+    SELECT c.id FROM hangs h JOIN trace p ON p.id = h.trace_id JOIN trace c ON c.ppid = p.pid AND c.host IS p.host WHERE h.cause) n JOIN trace_file f ON f.id = n.id),
+  lasts AS MATERIALIZED (SELECT process, max(s.timestamp), s.sample_id, s.trace_id FROM causes c CROSS JOIN trace_file t ON t.id = c.process OR t.program = c.process
+    CROSS JOIN samples s ON s.sample_id = (SELECT max(x.sample_id) FROM samples x WHERE x.trace_id = t.id AND x.tid = x.pid) AND s.trace_id = t.id GROUP BY process)
+SELECT b.rank, coalesce(t.role, '') AS role, b.depth, b.func, b.file, b.lineno FROM lasts l JOIN trace t ON t.id = l.trace_id CROSS JOIN backtrace b ON b.trace_id = l.trace_id AND b.sample_id = l.sample_id
+WHERE b.frame_type = 'Python' ORDER BY b.rank, t.ppid, t.id, b.depth LIMIT 60;

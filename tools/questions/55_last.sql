@@ -8,7 +8,8 @@ SELECT printf('the last moment recorded is %s, of %s, which %s', strftime('%Y-%m
     ELSE 'has no end in its recording (copied while it ran, or its machine went down)' END) AS answer FROM trace
 WHERE "end" <= (SELECT at FROM final) ORDER BY "end" DESC LIMIT 1;
 --= how each process ended
-SELECT rank, pid, round("end" - (SELECT at FROM final), 3) AS "end", coalesce(end_reason, iif(is_running(boot_id, pid), 'still runs', 'no end recorded')) AS reason, signal, exit_code FROM trace ORDER BY "end" LIMIT 20;
+SELECT rank, pid, round("end" - (SELECT at FROM final), 3) AS "end", coalesce(end_reason, iif(is_running(boot_id, pid), 'still runs', 'no end recorded')) AS reason, signal, exit_code FROM trace
+WHERE id NOT IN (SELECT f.id FROM trace_file f JOIN trace_file later ON later.program = f.program AND coalesce(later.finish_ts, later.end_ts) > coalesce(f.finish_ts, f.end_ts)) ORDER BY "end" LIMIT 20; -- of a recording in several files the last
 --= what the threads did, innermost Python line
 SELECT rank, thread, func, file, lineno, state, round(sum(seconds), 3) AS seconds FROM (
   SELECT b.rank, b.thread, b.sample_id, b.func, b.file, b.lineno, b.state, min(b.seconds, b.timestamp + b.seconds - final.at + 1) AS seconds, min(b.depth)

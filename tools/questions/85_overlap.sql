@@ -9,10 +9,10 @@ SELECT json_group_array(stack) AS stacks FROM (SELECT DISTINCT k.stack FROM (SEL
 CREATE TEMP TABLE part AS -- of a long job the last million calls, as in what_if: a day of many ranks takes no longer than its last hours
 SELECT min(1, 1e6 / n) AS part, iif(n > 1e6, CAST(until - 1e6 / n * (until - since) AS INTEGER), NULL) AS since FROM (SELECT count(*) AS n, min(ts) AS since, max(ts) AS until FROM comm);
 CREATE TEMP TABLE hid AS
-SELECT t.id AS trace, json_extract(o.value, '$.op') AS op, json_extract(o.value, '$.calls') AS calls, json_extract(o.value, '$.duration') AS duration,
+SELECT t.id AS process, t.rank, json_extract(o.value, '$.op') AS op, json_extract(o.value, '$.calls') AS calls, json_extract(o.value, '$.duration') AS duration,
   json_extract(o.value, '$.host') AS host, json_extract(o.value, '$.stepped') AS stepped, json_extract(o.value, '$.steps') AS steps, json_extract(o.value, '$.waits') AS waits,
   max(0, min(json_extract(o.value, '$.under') - json_extract(o.value, '$.waited'), json_extract(o.value, '$.duration'))) AS hidden
-FROM trace_file t, json_each(overlap(t.id, (SELECT stacks FROM waiting), (SELECT since FROM part))) o;
+FROM (SELECT coalesce(program, id) AS id, max(rank) AS rank FROM trace_file GROUP BY 1) t, json_each(overlap(t.id, (SELECT stacks FROM waiting), (SELECT since FROM part))) o;
 SELECT printf('%.0f %% of %.1f s of communication%s lay under a forward pass, a backward pass or the optimizer; the rest was waited for, or nothing was computed then%s',
   100.0 * sum(hidden) / sum(duration), sum(duration) / 1e9,
   (SELECT iif(part < 1, printf(' (of all its time the last, %.3g %%)', 100 * part), '') FROM part),
@@ -21,11 +21,11 @@ SELECT printf('%.0f %% of %.1f s of communication%s lay under a forward pass, a 
   || iif(EXISTS (SELECT 1 FROM process_group WHERE backend = 'nccl'), '. NCCL''s times are the GPU''s, those of the passes the host''s, which may be ahead of it', '')) AS answer
 FROM hid GROUP BY NULL HAVING sum(duration) > 0;
 --= by rank, seconds
-SELECT t.rank, round(sum(s.duration) / 1e9, 3) AS communication, round(sum(s.hidden) / 1e9, 3) AS overlapped,
-  round(100.0 * sum(s.hidden) / sum(s.duration), 1) AS percent FROM hid s JOIN trace t ON t.id = s.trace WHERE s.calls GROUP BY s.trace ORDER BY percent LIMIT 16;
+SELECT rank, round(sum(duration) / 1e9, 3) AS communication, round(sum(hidden) / 1e9, 3) AS overlapped,
+  round(100.0 * sum(hidden) / sum(duration), 1) AS percent FROM hid WHERE calls GROUP BY process ORDER BY percent LIMIT 16;
 --= by operation, seconds
 SELECT op, sum(calls) AS calls, round(sum(duration) / 1e9, 3) AS communication, round(sum(hidden) / 1e9, 3) AS overlapped
 FROM hid WHERE calls GROUP BY op ORDER BY 3 DESC;
 --= share of the steps' time that communication takes, percent
-SELECT t.rank, round(100.0 * sum(h.stepped) / max(h.steps), 1) AS percent FROM hid h JOIN trace_file t ON t.id = h.trace
-GROUP BY h.trace HAVING sum(h.stepped) > 0 ORDER BY 2 DESC, 1 LIMIT 16;
+SELECT rank, round(100.0 * sum(stepped) / max(steps), 1) AS percent FROM hid
+GROUP BY process HAVING sum(stepped) > 0 ORDER BY 2 DESC, 1 LIMIT 16;

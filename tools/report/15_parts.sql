@@ -9,12 +9,12 @@ FROM (SELECT sum(duration) AS d, sum(forward) AS f, sum(backward) AS b, sum(opti
 SELECT timestamp, forward AS forward_s, backward AS backward_s, optimizer AS optimizer_s, data AS data_s, other AS other_s
 FROM steps WHERE complete AND source <> 'evaluation';
 --= table: By rank, seconds of a mean step
-SELECT coalesce(rank, 'pid ' || pid) AS rank, count(*) AS steps, round(avg(duration), 5) AS duration_s, round(avg(forward), 5) AS forward_s,
-  round(avg(backward), 5) AS backward_s, round(avg(optimizer), 5) AS optimizer_s, round(avg(data), 5) AS data_s,
-  round(avg(other), 5) AS other_s FROM steps WHERE complete AND source <> 'evaluation' GROUP BY trace_id ORDER BY avg(duration) DESC;
+SELECT coalesce(s.rank, 'pid ' || s.pid) AS rank, count(*) AS steps, round(avg(s.duration), 5) AS duration_s, round(avg(s.forward), 5) AS forward_s,
+  round(avg(s.backward), 5) AS backward_s, round(avg(s.optimizer), 5) AS optimizer_s, round(avg(s.data), 5) AS data_s, round(avg(s.other), 5) AS other_s
+FROM steps s JOIN trace_file t ON t.id = s.trace_id WHERE s.complete AND s.source <> 'evaluation' GROUP BY coalesce(t.program, t.id) ORDER BY avg(s.duration) DESC;
 --= table: Communication by rank (it may lie within the parts above)
-SELECT rank, op, count(*) AS calls, round(sum(duration), 3) AS duration_s FROM comm_metrics WHERE complete
-GROUP BY trace_id, op ORDER BY sum(duration) DESC;
+SELECT c.rank, c.op, count(*) AS calls, round(sum(c.duration), 3) AS duration_s FROM comm_metrics c JOIN trace_file t ON t.id = c.trace_id WHERE c.complete
+GROUP BY coalesce(t.program, t.id), c.op ORDER BY sum(c.duration) DESC;
 --= table: Evaluation, which belongs to no step
-SELECT coalesce(rank, 'pid ' || pid) AS rank, count(*) AS times, round(sum(duration), 3) AS duration_s FROM steps
-WHERE source = 'evaluation' AND complete GROUP BY trace_id ORDER BY sum(duration) DESC;
+SELECT coalesce(s.rank, 'pid ' || s.pid) AS rank, count(*) AS times, round(sum(s.duration), 3) AS duration_s FROM steps s JOIN trace_file t ON t.id = s.trace_id
+WHERE s.source = 'evaluation' AND s.complete GROUP BY coalesce(t.program, t.id) ORDER BY sum(s.duration) DESC;

@@ -3,7 +3,7 @@
 --! No steps were recorded: they come from a PyTorch optimizer, or from probing.step().
 SELECT printf('%d %s%s; each cell of the picture is the extreme of its time', coalesce(nullif(ranks, 0), processes), iif(ranks, 'rank', 'process'),
   iif(coalesce(nullif(ranks, 0), processes) = 1, '', iif(ranks, 's', 'es'))) AS answer
-FROM (SELECT count(DISTINCT rank) AS ranks, count(*) AS processes FROM trace);
+FROM (SELECT count(DISTINCT rank) AS ranks, count(DISTINCT coalesce(program, id)) AS processes FROM trace_file);
 --= grid: Step time
 SELECT coalesce(rank, 'pid ' || pid) AS rank, timestamp, duration AS length_s, duration AS duration_s FROM steps
 WHERE complete AND source <> 'evaluation' ORDER BY trace_id;

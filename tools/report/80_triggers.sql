@@ -16,7 +16,7 @@ JOIN (SELECT trigger_id, kind FROM triggers WHERE stacks > 0 ORDER BY kind NOT I
 GROUP BY s.trigger_id, s.tid ORDER BY s.is_cause DESC;
 --= rows: Stacks at the end of those that hang
 SELECT 'end' AS kind, 'main thread' AS thread, 0 AS is_cause, group_concat(func, char(10)) AS stack, 1 AS n, rank FROM (
-  SELECT b.rank, b.trace_id, replace(b.func, char(10), ' ') || ' (' || coalesce(replace(b.file, rtrim(b.file, replace(b.file, '/', '')), ''), '?') || coalesce(':' || b.lineno, '') || ')' AS func FROM backtrace b JOIN (
-    SELECT trace_id, max(sample_id) AS last FROM samples WHERE tid = pid AND EXISTS (SELECT 1 FROM hangs) AND trace_id IN (SELECT id FROM trace WHERE rank IS NOT NULL LIMIT 256)
-    GROUP BY trace_id) l ON b.sample_id = l.last
-  WHERE b.frame_type = 'Python' ORDER BY b.trace_id, b.depth DESC) GROUP BY trace_id;
+  SELECT b.rank, b.sample_id, replace(b.func, char(10), ' ') || ' (' || coalesce(replace(b.file, rtrim(b.file, replace(b.file, '/', '')), ''), '?') || coalesce(':' || b.lineno, '') || ')' AS func FROM backtrace b JOIN (
+    SELECT sample_id AS last, max(timestamp) FROM samples s JOIN (SELECT id, coalesce(program, id) AS process FROM trace_file WHERE rank IS NOT NULL AND EXISTS (SELECT 1 FROM hangs) LIMIT 256) t
+      ON t.id = s.trace_id WHERE s.tid = s.pid GROUP BY t.process) l ON b.sample_id = l.last
+  WHERE b.frame_type = 'Python' ORDER BY b.sample_id, b.depth DESC) GROUP BY sample_id;

@@ -15,4 +15,4 @@ SELECT strftime('%H:%M:%f', timestamp, 'unixepoch') AS time, trace_id, level, pa
 --= table: What recording cost, seconds of a processor
 SELECT rank, pid, round(agent, 3) AS agent_s, round(whole, 3) AS whole_s, round(100 * agent / whole, 2) AS share_percent
 FROM (SELECT t.rank, t.pid, max(c.agent_us + c.handler_us) / 1e6 AS agent, max(c.user_us + c.system_us) / 1e6 AS whole
-      FROM trace_file t CROSS JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id GROUP BY t.id) ORDER BY 5 DESC LIMIT 20;
+      FROM trace_file t CROSS JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id GROUP BY coalesce(t.program, t.id)) ORDER BY 5 DESC LIMIT 20;

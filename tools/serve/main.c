@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "tools/common.h"
+#include "tools/options.h"
 #include "tools/serve/serve.h"
 
 struct serve serve = {.host = "127.0.0.1", .port = 8080, .names = "", .timeout = 60};
@@ -318,8 +319,8 @@ int main(int argc, char **argv) {
             o.key = optarg;
             break;
         case TIMEOUT:
-            if (tool_number(optarg, 0.001, 1e9, &serve.timeout) < 0)
-                return tool_usage("the timeout must be seconds, not '%s'", optarg);
+            if (tool_number(optarg, 0.001, 86400, &serve.timeout) < 0)
+                return tool_usage(OPTION_TIMEOUT_WRONG, optarg);
             break;
         case UNTIL:
             if (tool_number(optarg, 1, 1 << 30, &n) < 0)

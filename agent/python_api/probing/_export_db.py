@@ -15,12 +15,17 @@ CROSS JOIN stack_frame k ON k.stack = d.stack CROSS JOIN frame r ON r.id = k.fra
 
 
 def infos_of(database):
-    """Returns [{trace_id, recording, run, rank, host, file, file_bytes, attempt, program, end_reason}] of the database's traces."""
+    """Returns [{trace_id, recording, run, rank, host, file, file_bytes, attempt, program, end_reason, first}] of the database's traces.
+    first: the recording of the file that `program` is the number of."""
     program, = next(database.sql("SELECT iif(count(*), 'program', 'NULL') FROM pragma_table_info('trace_file') WHERE name = 'program'").rows())  # not before version 12
     rows = database.sql("SELECT id, coalesce(recording, 'trace ' || id), run, rank, host, bytes, attempt, %s, end_reason FROM trace_file" % program).rows()
-    return [{"trace_id": i, "recording": int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1, "run": run, "rank": rank,
-             "host": host, "file": "%s, trace %d" % (database.paths[0], i), "file_bytes": size, "attempt": attempt,
-             "program": program, "end_reason": reason} for i, name, run, rank, host, size, attempt, program, reason in rows]
+    infos = [{"trace_id": i, "recording": int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1, "run": run, "rank": rank,
+              "host": host, "file": "%s, trace %d" % (database.paths[0], i), "file_bytes": size, "attempt": attempt,
+              "program": program, "end_reason": reason} for i, name, run, rank, host, size, attempt, program, reason in rows]
+    numbers = {i["trace_id"]: i["recording"] for i in infos}
+    for info in infos:
+        info["first"] = numbers.get(info["program"], info["recording"])
+    return infos
 
 
 def typed(table, pa):

@@ -46,6 +46,7 @@ def is_helper(args):
 
 def wanted(value, args):
     """Returns whether this process is to be recorded, and what goes into PROBING_FROM for its children."""
+    name = "PROBING" if "PROBING" in os.environ else "PROBE"
     value = value.strip()
     low = value.lower()
     rank = os.environ.get("RANK", "")
@@ -64,14 +65,14 @@ def wanted(value, args):
             return re.search(value[len("regex:"):], " ".join(args)) is not None, "1:" + rank
         except re.error as error:
             if not above:
-                say("PROBING=%s: %s; nothing is recorded" % (value, error))
+                say("%s=%s: %s; nothing is recorded" % (name, value, error))
             return False, "1:" + rank
     # Workers and ranks belong to the program, as does what it becomes by exec: they are as deep as their parent.
     belongs = is_worker(args) or (rank != "" and rank != parent_rank) or os.environ.get(MAIN) == str(os.getpid())
     if above and not belongs:
         depth += 1
     if low not in DEPTHS and not above:
-        say("PROBING=%s: it must be 1, on, followed, 2, nested, regex:PATTERN, 0 or off; '1' is used" % value)
+        say("%s=%s: it must be 1, on, followed, 2, nested, regex:PATTERN, 0 or off; '1' is used" % (name, value))
     return depth <= DEPTHS.get(low, 0), "%d:%s" % (depth, rank)
 
 

@@ -59,7 +59,7 @@ VIEWS_TOO = ("children", "config", "memory", "process")  # records and views by 
 class Table(object):
     """A table to be read: nothing is read until rows are asked for. select(), range() and rank() return a narrower table, for which less is read.
 
-    Every library that takes Arrow streams takes it: pyarrow.table(t), polars.DataFrame(t), duckdb.sql("SELECT ... FROM t"), nanoarrow.ArrayStream(t),
+    Every library that takes Arrow streams takes it: pyarrow.table(t), polars.DataFrame(t) (Polars 1.3), duckdb.sql("SELECT ... FROM t"), nanoarrow.ArrayStream(t),
     pandas.DataFrame.from_arrow(t) (pandas 3); t.pandas() and t.rows() need no Arrow library.
     """
 

@@ -5,7 +5,7 @@ import os
 
 # SQLite types values, not columns: what these names are in every view. Others are what their table declares, or real numbers. Without this a column
 # would have one type in the file of a trace with values and another where all of them are NULL.
-INT = set("""trace_id pid ppid rank src_rank dst_rank tid step seq depth call row_id parent_id device call_tid stacks trigger_id children_lost
+INT = set("""trace_id program pid ppid rank src_rank dst_rank tid step seq depth call row_id parent_id device call_tid stacks trigger_id children_lost
 calls cuda_calls count arrived size samples running self total python_self came_last collectives was_shortest last_rank shortest_rank
 complete gil outside is_cause recomputed failed signal exit_code nth cause waiting lineno allocated_bytes freed_bytes""".split())
 TEXT = set("""file frame_type state group completion source stage role kind detail text thread module phase type func name value level
@@ -52,7 +52,7 @@ sums AS (
     sum(CASE WHEN k.depth = 0 THEN x.seconds ELSE 0 END) AS seconds, sum(x.seconds) AS total_seconds,
     sum(CASE WHEN k.depth = 0 THEN x.running ELSE 0 END) AS running,
     sum(CASE WHEN k.depth = 0 THEN x.cpu_seconds ELSE 0 END) AS cpu_seconds,
-    sum(CASE WHEN k.depth = 0 THEN x.on_cpu ELSE 0 END) AS on_cpu,
+    round(sum(CASE WHEN k.depth = 0 THEN x.on_cpu ELSE 0 END), 9) AS on_cpu, -- whole ns: sums in another order differ by less, and equal ones are ordered by self
     sum(x.count * k.leaf) AS leaf, sum(x.seconds * k.leaf) AS leaf_seconds, sum(x.on_cpu * k.leaf) AS leaf_on_cpu
   FROM ticks x JOIN stack_frames k ON k.stack_id = x.stack_id AND k.trace_id = x.trace_id AND k.{q}first{q} = 1
   GROUP BY k.func, CASE WHEN k.frame_type = 'Python' THEN k.file ELSE k.module END, k.frame_type, k.firstline, k.module
@@ -73,7 +73,8 @@ SELECT g.{q}group{q} AS {q}group{q}, g.seq AS seq, g.op AS op, g.arrived AS arri
   g.shortest_rank AS shortest_rank, g.shortest_ms AS shortest_ms, g.longest_ms AS longest_ms, g.bytes AS bytes, g.dtype AS dtype,
   g.run AS run, g.attempt AS attempt
 FROM (SELECT c.{q}group{q} AS {q}group{q}, c.seq AS seq, c.op AS op, c.run AS run, c.attempt AS attempt,
-    count(DISTINCT c.rank) AS arrived, max(c.group_size) AS size, sum(c.complete) AS complete,
+    count(DISTINCT c.rank) AS arrived, max(c.group_size) AS size,
+    count(DISTINCT c.rank) - count(DISTINCT CASE WHEN c.complete = 0 THEN c.rank END) AS complete,
     min(c.enter) AS first_enter, max(c.enter) AS last_enter, max(c.{q}exit{q}) AS {q}exit{q}, max(c.ts) - min(c.ts) AS skew_ns,
     CASE WHEN coalesce(max(c.clock_group), 0) = coalesce(min(c.clock_group), 0) THEN 1 ELSE 0 END AS comparable,
     max(CASE WHEN c.nth_last = 1 THEN c.rank END) AS last_rank,

@@ -229,7 +229,8 @@ def of_view(table, view, info, pa, pc):
     local = "id" if view == "trace" else "trace_id"
     part = plain(table, pa, pc, view)
     rank = part["rank"].cast(pa.int64()) if view in _views.OWN_RANK and "rank" in part.column_names else info["rank"]
-    part = plain(part, pa, pc, None, ((local, info["recording"], pa.int64()), ("run", info["run"], pa.string()), ("rank", rank, pa.int64())))
+    first = (("program", info.get("first", info["recording"]), pa.int64()),) if view == "trace" else ()
+    part = plain(part, pa, pc, None, first + ((local, info["recording"], pa.int64()), ("run", info["run"], pa.string()), ("rank", rank, pa.int64())))
     return part.sort_by("timestamp") if "timestamp" in part.column_names else part
 
 
@@ -286,6 +287,11 @@ def units_of(by_file):
     return list(units.values())
 
 
+def named(file, info):
+    """Returns the name of a trace in view trace."""
+    return file if info["trace_id"] == 1 else "%s#%d" % (file, info["trace_id"])
+
+
 def sources(opened, data, paths, alone, pa, pc):
     """Returns ({file: [infos]}, problems, open), where open(file, unit) returns (the objects with its problems, views, source), and source(info) the
     tables; unit: the file and those that belong to it."""
@@ -296,7 +302,9 @@ def sources(opened, data, paths, alone, pa, pc):
         return {i["file"]: [i] for i in infos}, [], lambda file, unit: ([opened], views, lambda info: _export_db.Source(opened, info, pa))
     clocks, odd = data.align(paths, alone), odd_names(opened.paths)
     views = []  # the same of every trace: the schema is that of this version's databases
-    joined = {}  # of the unit in hand: its files -> (all of them, {name in view trace: number})
+    joined = {}  # of the unit in hand: its files -> (all of them, {name in view trace: number}, {name: that of the file that its program is the number of})
+    by_file, problems = traces_of(paths, alone, clocks)
+    recordings = {named(file, info): info["recording"] for file, infos in by_file.items() for info in infos}
 
     def real(file):
         names = odd.get(file, [file])
@@ -308,19 +316,22 @@ def sources(opened, data, paths, alone, pa, pc):
         if tuple(unit) not in joined:
             joined.clear()
             traces = _traces.open(*[real(file) for file in unit], alone=True, clocks=clocks)
-            joined[tuple(unit)] = traces, {name: number for number, name in traces.sql("SELECT id, file FROM trace").rows()}
+            names = {number: name for number, name in traces.sql("SELECT id, file FROM trace").rows()}
+            programs = {name: names[program] for name, program in traces.sql("SELECT file, program FROM trace").rows()}
+            joined[tuple(unit)] = traces, {name: number for number, name in names.items()}, programs
         return joined[tuple(unit)]
 
     def open_file(file, unit):
         traces = _traces.open(real(file), alone=True, clocks=clocks)
-        several, numbers = join(unit) if len(unit) > 1 else (None, {})
+        several, numbers, programs = join(unit) if len(unit) > 1 else (None, {}, {})
         views[:] = views or per_trace_views(several or traces)
 
         def source(info):
-            number = numbers.get(file if info["trace_id"] == 1 else "%s#%d" % (file, info["trace_id"]))
+            number = numbers.get(named(file, info))
+            info["first"] = recordings.get(programs.get(named(file, info)), info["recording"])
             return OfTraces(traces, info, pa, pc, (several, number) if number else None)
         return [traces] + [several] * (several is not None and file == unit[0]), views, source
-    return traces_of(paths, alone, clocks) + (open_file,)
+    return by_file, problems, open_file
 
 
 def export(folder, paths, alone=False, quiet=False):
@@ -419,6 +430,10 @@ def main(arguments=None):
     except ImportError as error:
         say("pyarrow is needed, and %s has none (%s): %s -m pip install pyarrow, or PROBING_PYTHON=python that has it"
             % (sys.executable, error, sys.executable))
+        return 3
+    if not hasattr(pyarrow.RecordBatchReader, "from_stream"):
+        say("pyarrow 15 or later is needed, and %s has %s: %s -m pip install -U pyarrow, or PROBING_PYTHON=python that has it"
+            % (sys.executable, pyarrow.__version__, sys.executable))
         return 3
     begun = time.monotonic()
     try:

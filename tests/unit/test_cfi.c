@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* agent/unwind/cfi.h: entries in every form that a linker or a code generator may write, at every address in and around them, and cut off anywhere. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "agent/unwind/cfi.c"
+#include "agent/unwind/cfi_program.c"
+
+#define BASE 0x500000ull /* where the memory that is read lies: the header first */
+#define HDR  (BASE + 16)
+#define CODE 0x400000ull
+#define SIZE 64u /* of each function */
+
+static struct {
+    uint8_t bytes[1024];
+    uint64_t n, cut; /* reads that reach `cut` fail */
+} image;
+
+static int read_image(void *ctx, uint64_t addr, void *buf, size_t n) {
+    (void)ctx;
+    memset(buf, 0xa5, n); /* what a failed read leaves is no data */
+    if (addr < BASE || addr - BASE + n > image.cut)
+        return -EFAULT;
+    memcpy(buf, image.bytes + (addr - BASE), n);
+    return 0;
+}
+
+static const struct cfi_memory memory = {.read = read_image};
+
+static void put(uint64_t v, size_t n) {
+    memcpy(image.bytes + image.n, &v, n);
+    image.n += n;
+}
+
+/* Begins an entry; returns where its id lies. The length is filled in by close_entry(). */
+static uint64_t open_new(int wide) {
+    if (wide)
+        put(0xffffffff, 4);
+    put(0, wide ? 8 : 4);
+    return image.n;
+}
+
+static void close_entry(uint64_t id, int wide) {
+    uint64_t len = image.n - id;
+    memcpy(image.bytes + id - (wide ? 8 : 4), &len, wide ? 8 : 4);
+}
+
+static void put_address(uint8_t enc, uint64_t v, int is_length) {
+    if ((enc & 0x70) == 0x10 && !is_length)
+        v -= BASE + image.n;
+    if ((enc & 0x0f) == 1 ||
+        (enc & 0x0f) == 9) { /* LEB128, in five bytes: signed or not, these are positive */
+        for (int i = 0; i < 5; i++, v >>= 7)
+            put((v & 0x7f) | (i < 4 ? 0x80 : 0), 1);
+    } else {
+        put(v, (enc & 7) == 3 ? 4 : 8);
+    }
+}
+
+/* Makes a header and two functions of SIZE bytes, at CODE and at CODE + SIZE. Each pushes rbx in its fifth instruction byte. */
+static void make(uint8_t enc, int wide, int version) {
+    uint64_t fde[2];
+    memset(&image, 0, sizeof image);
+    image.cut = sizeof image.bytes;
+    image.n = 128;
+    uint64_t cie = open_new(wide);
+    put(0, 4);
+    put((uint64_t)version, 1);
+    put('z' | 'R' << 8, 3);
+    put(1, 1);    /* unit of addresses */
+    put(0x78, 1); /* of offsets: -8 */
+    put(16, 1);   /* the return address's column */
+    put(1, 1);
+    put(enc, 1);
+    put(0x0c | 7 << 8 | 8 << 16, 3); /* CFA = rsp + 8 */
+    put(0x90 | 1 << 8, 2);           /* the return address at CFA - 8 */
+    close_entry(cie, wide);
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t start = image.n, id = open_new(wide);
+        fde[i] = BASE + start;
+        put(id - (cie - (wide ? 12 : 4)), 4);
+        put_address(enc, CODE + i * SIZE, 0);
+        put_address(enc, SIZE, 1);
+        put(0, 1);
+        put(0x40 | 5, 1);       /* advance 5 */
+        put(0x0e | 16 << 8, 2); /* CFA = rsp + 16 */
+        put(0x83 | 2 << 8, 2);  /* rbx at CFA - 16 */
+        close_entry(id, wide);
+    }
+    uint64_t end = image.n;
+    image.n = HDR - BASE;
+    put(1 | 0x1b << 8 | 0x03 << 16 | 0x3b << 24, 4);
+    put(0, 4); /* where .eh_frame lies: not needed */
+    put(2, 4);
+    for (unsigned i = 0; i < 2; i++) {
+        put(CODE + i * SIZE - HDR, 4);
+        put(fde[i] - HDR, 4);
+    }
+    image.n = end;
+}
+
+static void check(uint64_t pc) {
+    struct cfi_rule r;
+    struct cfi_span s;
+    uint64_t start = pc < CODE + SIZE ? CODE : CODE + SIZE, in = pc - start;
+    int rc = cfi_find(&memory, HDR, pc, &r, &s);
+    if (pc < CODE || pc >= CODE + 2 * SIZE) {
+        assert_int_equal(rc, -ENOENT);
+        return;
+    }
+    assert_int_equal(rc, 0);
+    assert_true(r.kind == CFI_OFFSET && r.reg == CFI_RSP && r.rbp_off == CFI_KEPT);
+    assert_int_equal(r.cfa_off, in < 5 ? 8 : 16);
+    assert_int_equal(r.rbx_off, in < 5 ? CFI_KEPT : -16);
+    assert_true(s.lo == (in < 5 ? start : start + 5) &&
+                s.hi == (in < 5 ? start + 5 : start + SIZE));
+}
+
+/* sdata4 relative, udata4, the same of data, udata8, absptr, sdata8, uleb128, sleb128 */
+static const uint8_t encodings[] = {0x1b, 0x03, 0x33, 0x04, 0x00, 0x0c, 0x01, 0x09};
+
+static void every_form_of_an_entry(void **state) {
+    (void)state;
+    for (size_t e = 0; e < sizeof encodings; e++)
+        for (int wide = 0; wide < 2; wide++)
+            for (int version = 1; version <= 3; version += 2) {
+                make(encodings[e], wide, version);
+                for (uint64_t pc = CODE - 2; pc < CODE + 2 * SIZE + 2; pc++)
+                    check(pc);
+            }
+}
+
+static void cut_off_anywhere(void **state) {
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        make(0x1b, wide, 1);
+        struct cfi_rule whole, r;
+        struct cfi_span s;
+        assert_int_equal(cfi_find(&memory, HDR, CODE + SIZE + 9, &whole, &s), 0);
+        for (image.cut = 0; image.cut < image.n; image.cut += image.cut < 128 ? 1 : 64) {
+            memset(&r, 0, sizeof r);
+            int rc = cfi_find(&memory, HDR, CODE + SIZE + 9, &r, &s);
+            assert_true(rc < 0 || !memcmp(&r, &whole, sizeof r));
+        }
+        image.cut = HDR - BASE;
+        assert_int_equal(cfi_find(&memory, HDR, CODE, &r, &s), -EFAULT);
+    }
+}
+
+static void foreign_forms_are_refused(void **state) {
+    struct cfi_rule r;
+    struct cfi_span s;
+    (void)state;
+    make(0x1b, 0, 1);
+    image.bytes[HDR - BASE] = 2; /* the header's version */
+    assert_int_equal(cfi_find(&memory, HDR, CODE, &r, &s), -ENOTSUP);
+    make(0x1b, 0, 4); /* a CIE's version */
+    assert_int_equal(cfi_find(&memory, HDR, CODE, &r, &s), -ENOTSUP);
+    make(0x1b, 0, 1);
+    image.bytes[HDR - BASE + 3] = 0x1b; /* the table's encoding */
+    assert_int_equal(cfi_find(&memory, HDR, CODE, &r, &s), -ENOTSUP);
+    make(0x1b, 0, 1);
+    image.bytes[HDR - BASE + 8] = 0; /* no entries */
+    assert_int_equal(cfi_find(&memory, HDR, CODE, &r, &s), -ENOENT);
+}
+
+static void what_does_not_fit_into_a_word(void **state) {
+    struct cfi_rule r = {.kind = CFI_NONE, .cfa_off = 8, .rbp_off = CFI_KEPT, .rbx_off = CFI_KEPT};
+    (void)state;
+    assert_int_equal(cfi_pack(&r), 0);
+    r.kind = CFI_OFFSET;
+    assert_true(cfi_pack(&r) != 0);
+    r.cfa_off = 1 << 20;
+    assert_int_equal(cfi_pack(&r), 0);
+    r.cfa_off = -(1 << 20);
+    assert_true(cfi_pack(&r) != 0);
+    for (int i = 0; i < 2; i++) {
+        int32_t *off = i ? &r.rbx_off : &r.rbp_off;
+        static const int32_t wrong[] = {4, -12, 8 << 16,
+                                        -(8 << 16)}; /* the last is the word of CFI_KEPT */
+        for (size_t k = 0; k < 4; k++) {
+            *off = wrong[k];
+            assert_int_equal(cfi_pack(&r), 0);
+        }
+        *off = 8 - (8 << 16);
+        assert_true(cfi_pack(&r) != 0);
+    }
+}
+
+static uint64_t taken(uint8_t enc, uint64_t bytes, size_t n, int *status) {
+    struct cfi_cursor c;
+    image.n = 0;
+    put(bytes, n);
+    put(0x1234567890, 8); /* behind it: what an indirect pointer may lead to */
+    cfi_cursor_set(&c, &memory, BASE, BASE + n);
+    uint64_t v = cfi_take_encoded(&c, enc, 0x1000);
+    *status = c.status;
+    return v;
+}
+
+static void encoded_pointers(void **state) {
+    int status;
+    (void)state;
+    image.cut = 64;
+    assert_int_equal(taken(0x03, 0xfffffffe, 4, &status), 0xfffffffe);
+    assert_int_equal(taken(0x0b, 0xfffffffe, 4, &status), UINT64_MAX - 1);
+    assert_int_equal(taken(0x02, 0xfffe, 2, &status), 0xfffe);
+    assert_int_equal(taken(0x0a, 0xfffe, 2, &status), UINT64_MAX - 1);
+    assert_int_equal(taken(0x3b, 0xfffffffe, 4, &status), 0x1000 - 2);
+    assert_int_equal(taken(0x1b, 0xfffffffe, 4, &status), BASE - 2);
+    assert_int_equal(taken(0x09, 0x7e, 1, &status), UINT64_MAX - 1);
+    assert_int_equal(taken(0x01, 0x7e, 1, &status), 0x7e);
+    assert_int_equal(taken(0x83, BASE + 4, 4, &status), 0x1234567890);
+    assert_int_equal(status, 0);
+    image.cut = 8; /* the pointer can be read, but not what it leads to */
+    assert_true(!taken(0x83, BASE + 4, 4, &status) && status == -EFAULT);
+    assert_true(!taken(0x03, 0, 3, &status) && status == -EBADMSG);
+    assert_true(!taken(0x05, 0, 8, &status) && status == -ENOTSUP);
+    assert_true(!taken(0x43, 0, 4, &status) && status == -ENOTSUP);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_of_an_entry),
+        cmocka_unit_test(cut_off_anywhere),
+        cmocka_unit_test(foreign_forms_are_refused),
+        cmocka_unit_test(what_does_not_fit_into_a_word),
+        cmocka_unit_test(encoded_pointers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
