@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "db_notes.h"
 #include "diff.h"
 #include "open_db.h"
 #include "options.h"

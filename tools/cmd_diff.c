@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "db_notes.h"
 #include "diff.h"
 #include "flame_diff.h"
 #include "new_file.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "db_notes.h"
 #include "flame_diff.h"
 #include "new_file.h"
 #include "open_db.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../converter/when.h"
+#include "db_notes.h"
 #include "open_db.h"
 #include "options.h"
 #include "running.h"

@@ -35,13 +35,6 @@ struct db_part {
                 * there may be thousands */
 };
 int db_open_part(sqlite3 **out, char *const *paths, int n, int flags, const struct db_part *part);
-/* Prints a note when the database holds several runs, because the question is then answered over all of them. */
-void db_note_runs(sqlite3 *db, const char *advice);
-/* Prints a note when only some ranks of a job have traces, or when two processes have the same rank. */
-void db_note_ranks(sqlite3 *db);
-/* Prints a note when the clocks of a run's machines could not be aligned (`path`: what the user named; for traces, the conversion has
- * printed that already), and when a trace has no time of day. */
-void db_note_clocks(sqlite3 *db, const char *path);
 /* Returns 1 when there is anything at `path`. */
 int db_exists(const char *path);
 /* Returns 1 when the file at `path` begins like an SQLite database. */

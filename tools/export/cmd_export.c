@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../db_notes.h"
 #include "../new_file.h"
 #include "../open_db.h"
 #include "../options.h"

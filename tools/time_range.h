@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * time_range.h - finds the range of time that an SQL text asks for, because a question about the last minutes of a long recording need read
+ * no more of it.
+ *
+ *     struct when since, until;
+ *     if (time_range_of("SELECT count(*) FROM samples WHERE timestamp > now() - interval('5 min')", &since, &until))
+ *         ... convert only that part: the rows that the text reads are in it
+ *
+ * SQLite runs the text on empty tables that stand for the views, and gives each of them the bounds of its column `timestamp` (as of any
+ * index). The text has a range when every table that it reads was given one. Only views whose rows in a range are the same when only that
+ * part is converted count; any other table or view in the text means all of the time, and so does a bound that is no number.
+ */
+#ifndef PROBING_TOOLS_TIME_RANGE_H
+#define PROBING_TOOLS_TIME_RANGE_H
+
+#include "../converter/when.h"
+
+/* sql: in SQLite's dialect (sql_dialect.h). Returns 1 with the range, wider by some seconds than asked for (*until may be WHEN_NOT: to the end); 0: all of the time, or there is no memory. now()
+ * is taken for the end of the traces, which need not be known here. */
+int time_range_of(const char *sql, struct when *since, struct when *until);
+
+#endif
