@@ -36,9 +36,9 @@
 #include "time_range.h"
 
 #define BUSY_MS 5000
-#define IS_LONG                                                                                    \
-    (16                                                                                            \
-     << 20) /* bytes of traces from which on a question with a range of time reads that range only. A database of shorter ones is soon made, and answers the next question, too */
+/* Bytes of traces from which on a question with a range of time reads that range only. A database of shorter ones is soon made, and answers the next
+ * question, too. */
+#define IS_LONG (16 << 20)
 
 int db_is_database(const char *path) {
     char magic[16];
