@@ -30,31 +30,6 @@ struct job {
     int refused;
 };
 
-/* Adds the interval to the sums for table torch_module_total. Returns 0 or -ENOMEM. */
-static int add_up(struct job *j, struct torch_open *tc, const struct torch_interval *v,
-                  uint64_t end) {
-    int64_t ns = (int64_t)(end - v->ts);
-
-    if (v->stage > STAGE_BACKWARD)
-        return 0;
-    struct torch_sum *s = torch_state_sum(&j->at, v->name, v->stage);
-    if (!s)
-        return -ENOMEM;
-    s->calls++;
-    if (!end)
-        return 0;
-    s->timed++;
-    s->ns += ns;
-    s->self_ns += ns - v->inner;
-    s->longest = ns > s->longest ? ns : s->longest;
-    for (uint32_t i = tc->n; v->parent && i-- > 0;)
-        if (tc->open[i].id == v->parent) {
-            tc->open[i].inner += ns;
-            break;
-        }
-    return 0;
-}
-
 /* Returns 1 when the calls themselves are wanted, and not just the steps. */
 static int has_rows(const struct load *l) {
     return !l->shared.types || l->shared.types >> TRACE_torch_calls & 1;
@@ -73,7 +48,7 @@ static int put(struct job *j, struct torch_open *tc, const struct torch_interval
         j->refused = 1;
         return torch_rows_leave_out(&j->calls, v->id);
     }
-    if (add_up(j, tc, v, end) != 0)
+    if (torch_interval_sum(&j->at, tc, v, end) != 0)
         return SQLITE_NOMEM;
     if ((v->flags & TORCH_CALL_FOLLOWS || j->ends.at_end) &&
         torch_ends_call(&j->ends, tc->tid, v, end, (v->flags & TORCH_CALL_FOLLOWS) != 0) != 0)
@@ -138,48 +113,68 @@ static int close_top(struct job *j, struct torch_open *tc, uint64_t end, unsigne
     return put(j, tc, v, end);
 }
 
-static void open_one(struct job *j, struct torch_open *tc, struct torch_interval v) {
-    struct torch_step *s = torch_steps_at(&j->at.steps, v.ts);
+/* Returns the place of the next interval of the thread. NULL: too many are open, or there is no memory, which torch_rows_end() returns. */
+static struct torch_interval *next_open(struct job *j, struct torch_open *tc) {
     if (tc->n == TORCH_DEPTH) {
         tc->beyond++;
-        return;
+        return NULL;
     }
     if (torch_state_room(tc) != 0) {
-        j->calls.rc = SQLITE_NOMEM; /* torch_rows_end() returns it */
-        return;
+        j->calls.rc = SQLITE_NOMEM;
+        return NULL;
     }
+    return &tc->open[tc->n];
+}
+
+/* Opens the interval that next_open() returned a place for. */
+static void open_it(struct job *j, struct torch_open *tc) {
+    struct torch_interval *v = &tc->open[tc->n];
+    struct torch_step *s = torch_steps_at(&j->at.steps, v->ts);
     if (s) {
-        v.has_step = s->source != TORCH_EVALUATION;
-        v.flags |= v.has_step ? 0 : TORCH_CALL_EVALUATION;
-        v.step = s->number;
-        v.seq = s->seq;
+        v->has_step = s->source != TORCH_EVALUATION;
+        v->flags |= v->has_step ? 0 : TORCH_CALL_EVALUATION;
+        v->step = s->number;
+        v->seq = s->seq;
         for (const struct torch_step *p = s; (p = torch_steps_part(p)) != NULL;)
-            v.seq += p->seq;
-        s->seq += v.stage <= STAGE_BACKWARD && !(v.flags & TORCH_CALL_FOLLOWS);
+            v->seq += p->seq;
+        s->seq += v->stage <= STAGE_BACKWARD && !(v->flags & TORCH_CALL_FOLLOWS);
         torch_ends_begun(&j->ends, &j->at.steps, s, j->base + j->calls.begun + 1);
     }
-    v.part = torch_interval_part(tc, v.stage);
+    v->part = torch_interval_part(tc, v->stage);
     for (uint32_t i = tc->n; i-- > 0 && tc->open[i].stage != STAGE_PASS;) {
         /* on a thread of the autograd engine, where no pass is open */
-        if (tc->open[i].stage == STAGE_BACKWARD && v.stage == STAGE_FORWARD)
-            v.flags |= TORCH_CALL_AGAIN;
-        if (tc->open[i].stage == v.stage) {
-            v.flags |= tc->open[i].flags & TORCH_CALL_AGAIN;
-            v.parent = tc->open[i].id;
-            v.depth = tc->open[i].depth + 1;
+        if (tc->open[i].stage == STAGE_BACKWARD && v->stage == STAGE_FORWARD)
+            v->flags |= TORCH_CALL_AGAIN;
+        if (tc->open[i].stage == v->stage) {
+            v->flags |= tc->open[i].flags & TORCH_CALL_AGAIN;
+            v->parent = tc->open[i].id;
+            v->depth = tc->open[i].depth + 1;
             break;
         }
     }
-    v.id = torch_rows_begin(&j->calls);
-    tc->open[tc->n++] = v;
+    v->id = torch_rows_begin(&j->calls);
+    tc->n++;
+}
+
+static void begin(struct job *j, struct torch_open *tc, const struct torch_item *e) {
+    struct torch_interval *v = next_open(j, tc);
+    int is_call = e->kind == TORCH_ENTER || e->kind == TORCH_AGAIN;
+
+    if (v) {
+        torch_interval_begin(v, tc, e->kind, e);
+        v->call = is_call ? tc->next_call : v->call;
+        open_it(j, tc);
+    }
+    tc->next_call += (uint64_t)is_call;
 }
 
 /* Handles an interval that a record, at its beginning, says is open. If it is not open here too, something was lost in between: closes what
  * differs, and opens it. is_first: this is the thread's first record in the trace. */
 static int reopen(struct job *j, struct torch_open *tc, uint32_t *at, const struct torch_item *e,
                   int is_first) {
-    struct torch_interval v = torch_interval_of(tc, (unsigned)e->c, e);
+    struct torch_interval v, *to;
     int rc = SQLITE_OK;
+    torch_interval_begin(&v, tc, (unsigned)e->c, e);
     v.flags |= is_first ? TORCH_CALL_FOLLOWS : 0;
     j->at.follows |= is_first;
     v.call = e->a;
@@ -193,7 +188,10 @@ static int reopen(struct job *j, struct torch_open *tc, uint32_t *at, const stru
     }
     while (tc->n > *at && rc == SQLITE_OK)
         rc = close_top(j, tc, 0, 0);
-    open_one(j, tc, v);
+    if ((to = next_open(j, tc))) {
+        *to = v;
+        open_it(j, tc);
+    }
     ++*at;
     return rc;
 }
@@ -218,17 +216,13 @@ static int take_calls(struct job *j, const struct trace_value *v) {
         for (; opening && tc->n > at && rc == SQLITE_OK;)
             rc = close_top(j, tc, 0, 0);
         opening = 0;
-        struct torch_interval one = torch_interval_of(tc, e.kind, &e);
         switch (e.kind) {
         case TORCH_ENTER:
         case TORCH_AGAIN:
-            one.call = tc->next_call++;
-            open_one(j, tc, one);
-            break;
         case TORCH_BACK:
         case TORCH_BACK_AT:
         case TORCH_SPAN:
-            open_one(j, tc, one);
+            begin(j, tc, &e);
             break;
         case TORCH_EXIT:
             rc = close_top(j, tc, e.ts, (unsigned)e.arg);

@@ -18,15 +18,22 @@ static int get(struct torch_decode *d, uint64_t *v) {
     return p ? 0 : -EBADMSG;
 }
 
+/* Reads the two numbers that every event begins with. */
+static inline int get_two(struct torch_decode *d, uint64_t *head, uint64_t *dt) {
+    if (d->end - d->p < 2 * VARINT_MAX)
+        return get(d, head) ? -EBADMSG : get(d, dt);
+    const uint8_t *p = varint_get_wide(d->p, head);
+    d->p = p = p ? varint_get_wide(p, dt) : NULL;
+    return p ? 0 : -EBADMSG;
+}
+
 int torch_decode_next(struct torch_decode *d, struct torch_item *e) {
     uint64_t head, dt;
     int err;
     if (!d->p || d->p == d->end)
         return 0;
     memset(e, 0, sizeof *e);
-    err = get(d, &head);
-    if (!err)
-        err = get(d, &dt);
+    err = get_two(d, &head, &dt);
     if (err)
         return err;
     e->kind = head & 15;

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "torch_interval.h"
 
+#include <errno.h>
+
 #include "torch_rows.h"
 
-struct torch_interval torch_interval_of(const struct torch_open *tc, unsigned kind,
-                                        const struct torch_item *e) {
-    struct torch_interval v = {.ts = e->ts,
-                               .name = e->arg < TORCH_ROWS_NAMES ? e->arg : TORCH_ROWS_NAMES - 1};
+void torch_interval_begin(struct torch_interval *v, const struct torch_open *tc, unsigned kind,
+                          const struct torch_item *e) {
+    *v = (struct torch_interval){.ts = e->ts,
+                                 .name = e->arg < TORCH_ROWS_NAMES ? e->arg : TORCH_ROWS_NAMES - 1};
     if (kind == TORCH_SPAN) {
-        v.stage = e->arg == TORCH_SPAN_OPTIMIZER ? STAGE_OPTIMIZER
-                  : e->arg == TORCH_SPAN_DATA    ? STAGE_DATA
-                                                 : STAGE_PASS;
+        v->stage = e->arg == TORCH_SPAN_OPTIMIZER ? STAGE_OPTIMIZER
+                   : e->arg == TORCH_SPAN_DATA    ? STAGE_DATA
+                                                  : STAGE_PASS;
     } else if (kind == TORCH_BACK || kind == TORCH_BACK_AT) {
-        v.stage = STAGE_BACKWARD;
-        v.call = kind == TORCH_BACK ? tc->next_call - e->a : e->b;
-        v.tid = kind == TORCH_BACK ? 0 : e->a;
+        v->stage = STAGE_BACKWARD;
+        v->call = kind == TORCH_BACK ? tc->next_call - e->a : e->b;
+        v->tid = kind == TORCH_BACK ? 0 : e->a;
     } else {
-        v.stage = STAGE_FORWARD;
-        v.flags = kind == TORCH_AGAIN ? TORCH_CALL_AGAIN : 0;
+        v->stage = STAGE_FORWARD;
+        v->flags = kind == TORCH_AGAIN ? TORCH_CALL_AGAIN : 0;
     }
-    return v;
 }
 
 int torch_interval_part(const struct torch_open *tc, enum torch_stage stage) {
@@ -42,4 +43,28 @@ int torch_interval_is_engines(const struct torch_open *tc, const struct torch_in
     while (i > 0 && tc->open[i - 1].stage != STAGE_PASS)
         i--;
     return v->stage == STAGE_OPTIMIZER && !i && tc->n && tc->open[0].stage == STAGE_BACKWARD;
+}
+
+int torch_interval_sum(struct torch_state *t, struct torch_open *tc, const struct torch_interval *v,
+                       uint64_t end) {
+    int64_t ns = (int64_t)(end - v->ts);
+
+    if (v->stage > STAGE_BACKWARD)
+        return 0;
+    struct torch_sum *s = torch_state_sum(t, v->name, v->stage);
+    if (!s)
+        return -ENOMEM;
+    s->calls++;
+    if (!end)
+        return 0;
+    s->timed++;
+    s->ns += ns;
+    s->self_ns += ns - v->inner;
+    s->longest = ns > s->longest ? ns : s->longest;
+    for (uint32_t i = tc->n; v->parent && i-- > 0;)
+        if (tc->open[i].id == v->parent) {
+            tc->open[i].inner += ns;
+            break;
+        }
+    return 0;
 }

@@ -25,6 +25,7 @@
 #include "torch_steps.h"
 
 #define TORCH_DEPTH 512
+#define TORCH_NEAR  4096
 
 /* As column stage of table torch_call in schema/36_torch.sql. */
 enum torch_stage { STAGE_FORWARD, STAGE_BACKWARD, STAGE_PASS, STAGE_OPTIMIZER, STAGE_DATA };
@@ -87,6 +88,8 @@ struct torch_state {
     struct keys summed; /* key: name, stage; for sums[id - 1] */
     struct torch_sum *sums;
     size_t sums_cap;
+    uint32_t near
+        [TORCH_NEAR]; /* ids in `summed` of the first names, by 8 * name + stage; 0: look there */
     struct torch_counted *counted; /* restored: of the steps from the first one on */
     size_t ncounted;
 };
