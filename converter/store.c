@@ -22,6 +22,7 @@
 #define CACHE_WAIT_MS  10000
 #define COMMIT_WAIT_MS 60000
 #define SMALL          (4u << 20) /* bytes of traces */
+#define SMALLEST       (512u << 10)
 
 static int fail(struct store *s, int err, const char *fmt, ...) {
     va_list ap;
@@ -76,7 +77,8 @@ int store_failed(struct store *s, int rc, const char *doing) {
                 s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc), doing);
 }
 
-/* Each table takes at least one page, which with large pages makes half a megabyte for the database of a short recording. */
+/* Each table and index takes at least one page: with large ones, half a megabyte for the database of a short recording. The smallest pages make the
+ * rows larger (those of what is cut at their ends), by as much as they save for a trace of about half a megabyte. */
 static unsigned page_size(const struct store *s) {
     uint64_t bytes = s->grows || s->inputs->n == 0 ? SMALL : 0;
     struct stat st;
@@ -85,7 +87,7 @@ static unsigned page_size(const struct store *s) {
         bytes += stat(s->inputs->file[i].path, &st) == 0 && S_ISREG(st.st_mode)
                      ? (uint64_t)st.st_size
                      : SMALL;
-    return bytes < SMALL ? 2048 : 8192;
+    return bytes < SMALLEST ? 1024 : bytes < SMALL ? 2048 : 8192;
 }
 
 /*

@@ -48,26 +48,20 @@ size_t pyvalue_text(void *str, char *buf, size_t n) {
     return len;
 }
 
-#define READ(name, type, is, of)                                                                   \
+#define READ(name, type, of)                                                                       \
     if (!strcmp(dtype, name)) {                                                                    \
         type x;                                                                                    \
         memcpy(&x, at, sizeof x);                                                                  \
-        v->kind = is;                                                                              \
+        v->kind = PYVALUE_REAL;                                                                    \
         v->number = of;                                                                            \
         return 0;                                                                                  \
     }
-/* Reads a number from memory; for a dtype that is not known here the value is the dtype's name. */
+/* Reads a real number from memory; for a dtype that is not known here the value is the dtype's name. */
 static int read_number(const void *at, const char *dtype, struct pyvalue *v) {
-    READ("float32", float, PYVALUE_REAL, (double)x)
-    READ("float64", double, PYVALUE_REAL, x)
-    READ("bfloat16", uint16_t, PYVALUE_REAL, bfloat16_value(x))
-    READ("float16", uint16_t, PYVALUE_REAL, float16_value(x))
-    READ("int64", int64_t, PYVALUE_INT, (double)x)
-    READ("int32", int32_t, PYVALUE_INT, (double)x)
-    READ("int16", int16_t, PYVALUE_INT, (double)x)
-    READ("int8", int8_t, PYVALUE_INT, (double)x)
-    READ("uint8", uint8_t, PYVALUE_INT, (double)x)
-    READ("bool", uint8_t, PYVALUE_INT, (double)(x != 0))
+    READ("float32", float, (double)x)
+    READ("float64", double, x)
+    READ("bfloat16", uint16_t, bfloat16_value(x))
+    READ("float16", uint16_t, float16_value(x))
     v->kind = PYVALUE_STR;
     v->n = strlen(strcpy(v->text, dtype));
     return 0;
@@ -140,7 +134,7 @@ int pyvalue_arrived(void *coming, struct pyvalue *v) {
     memset(v, 0, offsetof(struct pyvalue, text));
     if (pair == py.False)
         return 0;
-    int rc = pair && !read_tuple(pair, v) ? 1 : -1;
+    int rc = pair && (take_simple(pair, v) || !read_tuple(pair, v)) ? 1 : -1;
     py.Py_DecRef(coming);
     return rc;
 }

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # describe(value): what of a value goes into the trace. An int, float, str or None; a tuple (address, dtype) for
-# a number that lies in memory, to be read at once; or a list [host, event, address, dtype]: a copy from a GPU on its way.
+# a real number that lies in memory, to be read at once; or a list [host, event, address, dtype]: a copy from a GPU on its way.
 # It never synchronises with a GPU, and calls no operator of torch for tensors in memory.
 import sys
 
 SIMPLE = (int, float, bool, str, bytes, type(None), complex)
+INTEGERS = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1}  # bytes
 
 
 def cut(text, most=200):
@@ -22,6 +23,16 @@ def has_memory(torch, value):
     return same and value.layout is torch.strided
 
 
+def number_at(address, kind):
+    """An integer as it lies there, with all its digits; of other numbers where they lie."""
+    size = INTEGERS.get(kind)
+    if not size or not address:
+        return (address, kind)
+    import ctypes
+    whole = int.from_bytes(ctypes.string_at(address, size), sys.byteorder, signed=kind.startswith("int"))
+    return int(whole != 0) if kind == "bool" else whole  # never False, with which arrived() says that it is on its way
+
+
 def tensor(torch, value):
     name = type(value).__name__
     if not has_memory(torch, value):
@@ -35,7 +46,7 @@ def tensor(torch, value):
         real = {"float32": ctypes.c_float, "float64": ctypes.c_double}.get(kind)
         return -real.from_address(value.data_ptr()).value if real else "<Tensor %s %s>" % (kind, shape(value))
     if device == "cpu":
-        return (value.data_ptr(), kind)
+        return number_at(value.data_ptr(), kind)
     if torch.cuda.is_current_stream_capturing():
         return "<Tensor %s, while a CUDA graph is captured>" % kind
     with torch.no_grad(), torch.cuda.device(value.device):
@@ -72,8 +83,8 @@ def describe(value):
 
 
 def arrived(copy):
-    """Where a copy from a GPU lies, as describe() says it, or False while it is on its way."""
-    return (copy[2], copy[3]) if copy[1].query() else False
+    """A number that was copied from a GPU, as describe() says it, or False while it is on its way."""
+    return number_at(copy[2], copy[3]) if copy[1].query() else False
 
 
 # ---- variables ----------------------------------------------------------------------------------

@@ -286,6 +286,36 @@ def test_two_threads_at_once(source, expr, names, build, record, convert, sql):
     assert got == names
 
 
+@pytest.mark.parametrize("kind, value", [("int64", (1 << 53) + 1), ("bool", 0), ("float32", 1.5)])
+def test_a_value_of_a_gpu(kind, value, build, record, convert, sql):
+    source = GPU.replace("torch.float32\", (1,)", "torch.%s\", (1,)" % kind).replace("c_float(1.5)", "c_%s(%r)" % (kind.replace("float32", "float"), value))
+    done = record(source + STEPS, options=["-q", "--exprs", "loss@train"], env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    assert sql(convert(done.trace), "SELECT DISTINCT value, typeof(value) FROM variables") == [(value, "real" if value == 1.5 else "integer")]
+
+
+INTEGERS = """
+def train():
+    for k in range(10):
+        most, least = torch.tensor((1 << 63) - 1 - k), torch.tensor(-(1 << 53) - 1 - k)
+        byte, short, true = (torch.tensor(v, dtype=t) for v, t in ((200 + k, torch.uint8), (-300 - k, torch.int16), (k > 4, torch.bool)))
+        opt.zero_grad(); model(torch.ones(8)).backward(); opt.step()
+train()
+"""
+
+
+@pytest.mark.parametrize("kind", ["debian", pytest.param("recent", marks=pytest.mark.slow)])
+def test_integers_have_all_their_digits(kind, build, tmp_path, sql):
+    python, why = find_torch(kind)
+    if not python:
+        pytest.skip(why)
+    trace, db = tmp_path / "t.zst", tmp_path / "t.db"
+    conftest.run_command([build.tool("probing-record"), "-q", "-r", "10", "-o", trace, "--exprs", "most@train,least@train,byte@train,short@train,true@train", "--",
+                          python, "-W", "ignore", "-c", HEAD + INTEGERS])
+    conftest.run_command([build.tool("probing-convert"), "-q", trace, db])
+    assert [json.loads(row[0]) for row in sql(db, "SELECT data FROM training_logs ORDER BY step")] == [
+        {"most": (1 << 63) - 1 - k, "least": -(1 << 53) - 1 - k, "byte": 200 + k, "short": -300 - k, "true": int(k > 4)} for k in range(10)]
+
+
 FRAMEWORK = """
 import probing
 class Loop:
