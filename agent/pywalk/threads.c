@@ -199,7 +199,7 @@ int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t ma
 
 int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
-    uint64_t interp = o->interp_head, ts = 0, word[4] = {0};
+    uint64_t interp = o->interp_head, ts = 0, ident = 0, tid = 0;
     int rc = interp != 0 ? 0 : mem_u64(pw, pw->runtime + o->f.rt_interp_head, &interp);
 
     if (rc == 0 && interp == 0)
@@ -207,16 +207,10 @@ int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp) {
     if (rc == 0)
         rc = pywalk_plausible(interp) ? mem_u64(pw, interp + o->f.interp_threads, &ts) : -EBADMSG;
     if (rc == 0 && ts != 0)
-        rc = pywalk_plausible(ts) ? mem_u64(pw, ts + o->f.ts_thread_id, &word[2]) : -EBADMSG;
+        rc = pywalk_plausible(ts) ? mem_u64(pw, ts + o->f.ts_thread_id, &ident) : -EBADMSG;
     if (rc == 0 && ts != 0 && o->f.ts_native_id != 0)
-        rc = mem_u64(pw, ts + o->f.ts_native_id, &word[3]);
-    word[0] = interp;
-    word[1] = ts;
-    *stamp = 0x9e3779b97f4a7c15u;
-    for (unsigned i = 0; i < 4; i++) {
-        *stamp = (*stamp ^ word[i]) * 0xff51afd7ed558ccdu;
-        *stamp ^= *stamp >> 29;
-    }
+        rc = mem_u64(pw, ts + o->f.ts_native_id, &tid);
+    *stamp = mem_mix(mem_mix(mem_mix(interp, ts), ident), tid);
     return rc;
 }
 
