@@ -127,10 +127,9 @@ static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size
                         struct pywalk_thread *t) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     const struct pywalk_thread *by = NULL;
-    uint64_t cframe = 0;
+    uint64_t cframe = field_of(pw, t->tstate, f->ts_cframe);
 
-    if (f->ts_cframe == 0 || mem_u64(pw, t->tstate + f->ts_cframe, &cframe) != 0 ||
-        cframe == t->tstate + f->ts_root_cframe)
+    if (cframe == 0 || cframe == t->tstate + f->ts_root_cframe)
         return;
     for (size_t i = 0; i < n; i++)
         if (all[i].interp_id == 0 && all[i].ident > cframe && (!by || all[i].ident < by->ident))
@@ -144,17 +143,15 @@ static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size
 }
 
 uint64_t pywalk_interp(const struct pywalk *pw, uint64_t tstate) {
-    uint64_t interp = 0;
-    return mem_u64(pw, tstate + pywalk_offsets(pw)->f.ts_interp, &interp) ? 0 : interp;
+    return field_of(pw, tstate, pywalk_offsets(pw)->f.ts_interp);
 }
 
 int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident) {
     const uint32_t field = pywalk_offsets(pw)->f.ts_cframe;
-    uint64_t cframe = 0;
+    uint64_t cframe = field_of(pw, tstate, field);
 
     /* The main thread's struct pthread is not on its stack, which is above all others. */
-    return field == 0 || (mem_u64(pw, tstate + field, &cframe) == 0 && cframe >= sp &&
-                          (ident < sp || cframe < ident));
+    return field == 0 || (cframe != 0 && cframe >= sp && (ident < sp || cframe < ident));
 }
 
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more) {
