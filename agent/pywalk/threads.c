@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thread states: listing them, who holds the GIL, and where glibc keeps a thread's kernel id. */
+/* Thread states: listing them, which frames are further in, who holds the GIL, and where glibc keeps a thread's kernel id. */
 #include "mem.h"
 #include "offsets.h"
 
@@ -8,6 +8,8 @@
 
 #define MAX_INTERPRETERS 4096
 #define MAX_THREADS      (1 << 20)
+#define STACK_WORDS      64        /* of the C stack, read at a time */
+#define STACK_MOST       (1 << 20) /* bytes of it that are searched */
 
 int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
@@ -152,6 +154,48 @@ int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64
 
     /* The main thread's struct pthread is not on its stack, which is above all others. */
     return field == 0 || (cframe != 0 && cframe >= sp && (ident < sp || cframe < ident));
+}
+
+/*
+ * Before 3.10 no frame leads to the C stack; but the loop that runs it has a pointer to it there. Looks for the frames' addresses from the outermost on, each
+ * further in than the last: the innermost frame's is the place of all. (Where callees have been, there may be old copies: further in than the loop.)
+ */
+static uint64_t find_place(const struct pywalk *pw, uint64_t sp, uint64_t ident,
+                           const struct pywalk_frame *frames, size_t n) {
+    uint64_t words[STACK_WORDS], end = sp & ~(uint64_t)(sizeof words - 1), place = 0;
+
+    while (end < sp + STACK_MOST && (ident < sp || end < ident) &&
+           mem_read(pw, end, words, sizeof words) == 0)
+        end += sizeof words;
+    while (end > sp && mem_read(pw, end -= sizeof words, words, sizeof words) == 0)
+        for (size_t i = STACK_WORDS; i-- > 0 && n > 0;)
+            if (words[i] == frames[n - 1].frame)
+                place = end + i * sizeof *words, n--;
+    return place;
+}
+
+void pywalk_place(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident,
+                  struct pywalk_frame *frames, size_t from, size_t n) {
+    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
+    uint64_t place = pw->version < PYWALK_3(10) ? find_place(pw, sp, ident, frames + from, n - from)
+                                                : field_of(pw, tstate, f->ts_cframe);
+
+    for (size_t i = from, end = from; i < n;) {
+        while (end < n && !(frames[end++].flags & PYWALK_ENTRY))
+            ;
+        if (pw->version >= PYWALK_3(13)) /* the shim that the loop has on the C stack */
+            place = field_of(pw, frames[end - 1].frame, f->fr_back);
+        for (; i < end; i++)
+            frames[i].place = place;
+        if (f->cframe_previous != 0)
+            place = field_of(pw, place, f->cframe_previous);
+    }
+    for (size_t i = from, k; i < n; i++) {
+        const struct pywalk_frame frame = frames[i];
+        for (k = i; k > 0 && frame.place != 0 && frame.place < frames[k - 1].place; k--)
+            frames[k] = frames[k - 1];
+        frames[k] = frame;
+    }
 }
 
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more) {

@@ -83,6 +83,7 @@ static int define_frame(struct capture *c, struct capture_dict *d, const struct 
 int capture_python(struct capture *c, const struct pywalk *pw,
                    const uint64_t states[CAPTURE_STATES], uint64_t sp, uint64_t ident) {
     _Static_assert(sizeof c->keys >= PYWALK_SPACE, "they serve as the walk's work space, too");
+    const int several = *states && states[1];
     int rc = 0;
     c->nframes = 0;
     c->frames_cut = 0;
@@ -92,7 +93,10 @@ int capture_python(struct capture *c, const struct pywalk *pw,
         rc = pywalk_frames_in(pw, *states, c->frames + c->nframes, CAPTURE_FRAMES - c->nframes,
                               &cut, c->keys);
         c->frames_cut |= cut || (rc < 0 && c->nframes);
+        uint32_t from = c->nframes;
         c->nframes += rc > 0 ? (uint32_t)rc : 0;
+        if (several && rc > 0)
+            pywalk_place(pw, *states, sp, ident, c->frames, from, c->nframes);
     }
     return rc < 0 && !c->nframes ? rc : 0;
 }
