@@ -252,7 +252,7 @@ $(O)/tests/programs/make_golden $(O)/tests/programs/mailbox: MORE_LIBS := -lzstd
 $(O)/tests/programs/pywalk_dump $(O)/tests/programs/pywalk_direct $(O)/tests/programs/pywalk_truth $(O)/tests/programs/object_dump: $(O)/obj/libpywalk.a
 $(O)/tests/programs/many_servers: MORE_LIBS := -lmicrohttpd
 $(O)/tests/programs/die_in_call: $(O)/obj/libinspect.a $(O)/obj/libpywalk.a $(O)/obj/libtraces.a
-$(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml $(O)/tests/programs/fake_cuda $(O)/tests/programs/fake_nccl $(O)/tests/programs/ticker $(O)/tests/programs/slow_exit $(O)/tests/programs/swapped_states $(O)/tests/programs/interrupt_at $(O)/tests/programs/fork_in_load: SHARED := -shared -fPIC
+$(O)/tests/programs/pywalk_direct $(O)/tests/programs/nocfi $(O)/tests/programs/dstate $(O)/tests/programs/fake_nvml $(O)/tests/programs/fake_cuda $(O)/tests/programs/fake_nccl $(O)/tests/programs/ticker $(O)/tests/programs/slow_exit $(O)/tests/programs/swapped_states $(O)/tests/programs/nested_states $(O)/tests/programs/interrupt_at $(O)/tests/programs/fork_in_load: SHARED := -shared -fPIC
 
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(UNIT))
 PROGRAM_BINS := $(patsubst %.c,$(O)/%,$(PROGRAMS)) $(O)/tests/fleet/probing-fleet

@@ -153,13 +153,12 @@ const char *frames_why(const struct origin *s, int rc) {
                                     : "the thread was just changing them";
 }
 
-/* Reads the frames of one interpreter that the thread is in. */
-static int read_state(struct frames_reader *r, int which, const struct pywalk_thread *pt,
+/* Reads the frames of one interpreter that the thread is in, and puts them between the *n that r->pframes has of others. */
+static int read_state(struct frames_reader *r, const struct python *py,
+                      const struct origin_thread *src, const struct pywalk_thread *pt, size_t *n,
                       struct stack_thread *t) {
-    struct python *py = &r->py[which];
-    const int wanted = (r->flags & INSPECT_LOCALS) != 0;
-    struct locals locals = {.cache = NULL};
-    int cut = 0, n, known;
+    struct pywalk_frame *all = r->pframes, *v = all + *n;
+    int cut = 0, more;
 
     t->python = 1;
     if (t->interp < 0)
@@ -167,9 +166,9 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
     t->flags |= pt->flags;
     if (r->flags & INSPECT_NATIVE)
         return 0;
-    n = pywalk_frames(&py->pw, pt->tstate, r->pframes, MAX_PYTHON, &cut);
-    if (n < 0)
-        return n;
+    more = pywalk_frames(&py->pw, pt->tstate, v, MAX_PYTHON - *n, &cut);
+    if (more < 0)
+        return more;
     t->cut |= cut != 0;
     if (cut > 0 && !t->problem)
         t->problem = say("the Python stack is deeper than what is shown");
@@ -177,21 +176,36 @@ static int read_state(struct frames_reader *r, int which, const struct pywalk_th
         t->problem = say(cut == -EFAULT ? "only a part of its Python frames can be read: %s"
                                         : "its Python frames are not whole or not exact: %s",
                          frames_why(r->s, cut));
+    if (more == 0)
+        return 0;
     struct pywalk_objects ob;
     char name[sizeof t->name];
-    if (n > 0 && !cut && pywalk_objects_init(&ob, &py->pw) == 0 &&
-        pywalk_thread_name(&ob, &r->pframes[n - 1], name, sizeof name) > 0)
+    if (!cut && pywalk_objects_init(&ob, &py->pw) == 0 &&
+        pywalk_thread_name(&ob, &v[more - 1], name, sizeof name) > 0)
         memcpy(t->name, name, sizeof name);
-    struct stack_frame *f = more(t, (size_t)n);
+    v[more - 1].flags |= cut ? STACK_FRAME_CUT : 0;
+    const uint64_t first = v->frame;
+    pywalk_place(&py->pw, pt->tstate, src->regs.rsp, pt->ident, all, *n, *n + (size_t)more);
+    *n += (size_t)more;
+    if (all->frame == first)
+        t->interp = pt->interp_id;
+    return 0;
+}
+
+/* Adds the n frames in r->pframes. */
+static int add_frames(struct frames_reader *r, int which, size_t n, struct stack_thread *t) {
+    struct python *py = &r->py[which];
+    const int wanted = (r->flags & INSPECT_LOCALS) != 0;
+    struct locals locals = {.cache = NULL};
+    struct stack_frame *f = more(t, n);
+
     if (!f)
         return -ENOMEM;
-    known = wanted && locals_open(&locals, &py->pw, &r->values) == 0;
-    for (int i = 0; i < n; i++, t->n++)
+    int known = wanted && locals_open(&locals, &py->pw, &r->values) == 0;
+    for (size_t i = 0; i < n; i++, t->n++)
         fill_python(r, which, &r->pframes[i], known ? &locals : NULL, &f[i]);
     free(locals.cache);
-    if (n > 0)
-        f[n - 1].cut = cut != 0;
-    for (int i = 0; i < n && py->pw.keep && !t->problem; i++)
+    for (size_t i = 0; i < n && py->pw.keep && !t->problem; i++)
         if (!f[i].func || !f[i].file)
             t->problem = say(
                 "names of some of its Python frames or files cannot be read: they are damaged or missing");
@@ -217,17 +231,18 @@ static int read_python(struct frames_reader *r, int which, const struct origin_t
     struct python *py = &r->py[which];
     uint64_t fs_base = src->known == REGS_ALL ? src->regs.fs_base : 0;
     const struct pywalk_thread *pt = NULL;
+    size_t n = 0;
     int rc = 0;
 
     if (py->pw.keep && fs_base && !python_thread(py, src->inner, fs_base, NULL))
         fs_base = 0;
-    while ((pt = python_thread(py, src->inner, fs_base, pt)) && rc != -ENOMEM) {
+    while ((pt = python_thread(py, src->inner, fs_base, pt))) {
         if (py->pw.keep && !fs_base && is_anothers(r->s, pt))
             continue;
-        int err = read_state(r, which, pt, t);
+        int err = read_state(r, py, src, pt, &n, t);
         rc = err < 0 ? err : rc;
     }
-    return rc;
+    return (n > 0 ? add_frames(r, which, n, t) : 0) ?: rc;
 }
 
 /* GDB's gcore writes zeros for memory behind a page that it cannot read: the guard page of a thread's stack, if that is not a mapping of its own. */

@@ -108,21 +108,17 @@ static int open_live(pid_t pid, const struct proc_map *m) {
     return open_regular(path, m->inode);
 }
 
-static int read_fd(void *fd, uint64_t at, void *buf, size_t n) {
-    return pread(*(int *)fd, buf, n, (off_t)at) == (ssize_t)n ? 0 : -EFAULT;
-}
-
 static int open_given(struct pywalk_mem mem, const struct proc_map *m) {
     unsigned char want[PYWALK_BUILD_ID], have[PYWALK_BUILD_ID];
-    int fd = plain_file_open(m->path);
-    size_t n = pywalk_build_id(mem, m->start, want);
+    struct core_module file = {.fd = plain_file_open(m->path)};
+    size_t n = file.fd < 0 ? 0 : pywalk_build_id(mem, m->start, want);
 
-    if (fd >= 0 && (n == 0 || pywalk_build_id((struct pywalk_mem){read_fd, &fd}, 0, have) != n ||
-                    memcmp(want, have, n) != 0)) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
+    if (n != 0 && pywalk_build_id((struct pywalk_mem){core_read_module, &file}, 0, have) == n &&
+        memcmp(want, have, n) == 0)
+        return file.fd;
+    if (file.fd >= 0)
+        close(file.fd);
+    return -1;
 }
 
 /* ---- callbacks of libdwfl ---- */

@@ -32,7 +32,7 @@ int python_is_eval(const struct python *py, uint64_t addr);
 /* Reads the list of thread states into py->threads and py->n. */
 void python_list(struct python *py, struct origin *s);
 /* Returns a thread state of a thread, given by its kernel id or its FS base (0: not known). A thread has one state for each interpreter
- * that it is in, the innermost first; returns the first one, or the one after `last`. NULL: there is none. */
+ * that it is in, the newest first; returns the first one, or the one after `last`. NULL: there is none. */
 const struct pywalk_thread *python_thread(const struct python *py, pid_t tid, uint64_t fs_base,
                                           const struct pywalk_thread *last);
 void python_free(struct python *py, int n);

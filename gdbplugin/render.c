@@ -75,7 +75,7 @@ static void frame(struct text *t, const struct stack_frame *f, size_t depth,
     for (size_t i = 0; i < f->nlocals; i++)
         text_put(t, "         %s%q%s = %q\n", p->place, f->locals[i].name, p->off,
                  f->locals[i].value);
-    if (f->cut)
+    if (f->flags & STACK_FRAME_CUT)
         text_put(t, "       %s(outer Python frames are missing here)%s\n", p->warn, p->off);
 }
 

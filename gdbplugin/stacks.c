@@ -51,6 +51,15 @@ static void observe(struct origin *s, struct origin_thread *src, struct origin_s
     src->regs = (struct user_regs_struct){.rip = seen->pc, .rsp = seen->sp};
 }
 
+static void list_python(struct frames_reader *r) {
+    for (int p = 0; p < r->npy; p++) {
+        r->py[p].pw.mem = r->s->mem;
+        python_list(&r->py[p], r->s);
+        for (int i = 0; i < 20 && r->py[p].n < 0 && r->s->kind == ORIGIN_RUNNING; i++)
+            python_list(&r->py[p], r->s);
+    }
+}
+
 /* Reads a thread of a running process. It is consistent when it was asleep before and after, and did not run in between. */
 static void read_running(struct frames_reader *r, struct origin_thread *src,
                          struct stack_thread *t) {
@@ -65,10 +74,8 @@ static void read_running(struct frames_reader *r, struct origin_thread *src,
     }
     for (int i = 0; i < TRIES; i++) {
         observe(r->s, src, &before);
-        if (i > 0) {
-            for (int p = 0; p < r->npy; p++)
-                python_list(&r->py[p], r->s);
-        }
+        if (i > 0)
+            list_python(r);
         start_thread(src, t);
         rc = frames_read(r, src, t);
         origin_observe(r->s, src->tid, &after);
@@ -118,8 +125,7 @@ static void warm(struct frames_reader *r, pid_t tid) {
     const unsigned flags = r->flags;
 
     r->flags &= ~INSPECT_LOCALS; /* their values would be from before the stop */
-    for (int p = 0; p < r->npy; p++)
-        python_list(&r->py[p], r->s);
+    list_python(r);
     for (size_t i = 0, n = 0; i < r->s->n && n < WARM; i++) {
         struct origin_thread *src = &r->s->v[i];
         struct origin_sleep seen;
@@ -133,15 +139,6 @@ static void warm(struct frames_reader *r, pid_t tid) {
         n++;
     }
     r->flags = flags;
-}
-
-static void list_python(struct frames_reader *r) {
-    for (int p = 0; p < r->npy; p++) {
-        r->py[p].pw.mem = r->s->mem;
-        python_list(&r->py[p], r->s);
-        for (int i = 0; i < 20 && r->py[p].n < 0 && r->s->kind == ORIGIN_RUNNING; i++)
-            python_list(&r->py[p], r->s);
-    }
 }
 
 static void note_python(const struct frames_reader *r, struct stacks *st) {

@@ -13,16 +13,16 @@ struct stack_local {
     unsigned flags;            /* PYWALK_LOCAL_* */
 };
 
+#define STACK_FRAME_CUT (1u << 31) /* its callers could not be read */
 struct stack_frame {
     int python;                /* 0: native, else the number of its Python, from 1 */
-    unsigned flags;            /* Python: PYWALK_ENTRY, PYWALK_GENERATOR */
+    unsigned flags;            /* Python: PYWALK_ENTRY, PYWALK_GENERATOR, STACK_FRAME_CUT */
     uint64_t pc, probe;        /* native: as in native.h */
     char *func, *file;         /* for people; NULL: not known */
     struct pywalk_position at; /* native: only the line is set */
     char *symbol, *module;     /* native; NULL: not known, as for inlined functions */
     uint64_t offset;           /* from the symbol's start */
     int inlined;               /* it is inlined into the next frame */
-    int cut;                   /* Python: its callers could not be read */
     struct stack_local *locals;
     size_t nlocals;
     int has_locals; /* locals were requested and could be read */

@@ -5,11 +5,6 @@
 
 #include <limits.h>
 
-static inline uint64_t mix(uint64_t h, uint64_t v) {
-    h = (h ^ v) * 0x9e3779b97f4a7c15ull;
-    return h ^ h >> 29;
-}
-
 int pywalk_code_identity(const struct pywalk *pw, uint64_t code, uint64_t *hash) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     uint8_t bytes[256];
@@ -25,10 +20,10 @@ int pywalk_code_identity(const struct pywalk *pw, uint64_t code, uint64_t *hash)
         if (rc != 0)
             return rc;
     }
-    uint64_t h = mix(code, load64(p + f->co_name));
-    h = mix(h, load64(p + f->co_filename));
-    h = mix(h, load32(p + f->co_firstlineno));
-    *hash = mix(h, load64(p + f->co_linetable));
+    uint64_t h = mem_mix(code, load64(p + f->co_name));
+    h = mem_mix(h, load64(p + f->co_filename));
+    h = mem_mix(h, load32(p + f->co_firstlineno));
+    *hash = mem_mix(h, load64(p + f->co_linetable));
     return 0;
 }
 

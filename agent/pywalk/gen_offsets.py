@@ -119,12 +119,14 @@ int main(void) {
     OFF(ts_cframe, PyThreadState, cframe);
     OFF(ts_root_cframe, PyThreadState, root_cframe);
     OFF(cframe_current, _PyCFrame, current_frame);
+    OFF(cframe_previous, _PyCFrame, previous);
 #else
     OFF(ts_frame, PyThreadState, frame);
 #endif
 #if PY_VERSION_HEX >= 0x030a0000 && PY_VERSION_HEX < 0x030b0000
     OFF(ts_cframe, PyThreadState, cframe);
     OFF(ts_root_cframe, PyThreadState, root_cframe);
+    OFF(cframe_previous, CFrame, previous);
 #endif
 #if PY_VERSION_HEX >= 0x030b0000
     OFF(fr_back, FRAME, previous);

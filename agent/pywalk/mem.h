@@ -41,6 +41,12 @@ static inline int mem_u64(const struct pywalk *pw, uint64_t addr, uint64_t *v) {
     return mem_read(pw, addr, v, sizeof *v);
 }
 
+/* One step of a 64-bit hash. */
+static inline uint64_t mem_mix(uint64_t h, uint64_t v) {
+    h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+    return h ^ h >> 29;
+}
+
 #define PYWALK_PAGE 4096u
 
 /*

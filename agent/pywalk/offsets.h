@@ -21,7 +21,7 @@ struct pywalk_fields {
     uint32_t interp_next, interp_threads, interp_id, interp_gil, gil_holder, gil_locked;
     /* PyThreadState; the data stack's chunks; 3.10-3.12: the C frame of its eval loop (from 3.11 on, names the current frame) */
     uint32_t ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe;
-    uint32_t ts_root_cframe, cframe_current;
+    uint32_t ts_root_cframe, cframe_current, cframe_previous;
     uint32_t ts_base_frame; /* 3.15+ */
     uint32_t ts_chunk, ts_datatop, chunk_previous, chunk_size, chunk_data;
     /* PyFrameObject (up to 3.10) or _PyInterpreterFrame; the first fr_span bytes of it hold all of these */

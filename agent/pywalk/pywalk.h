@@ -117,6 +117,7 @@ struct pywalk_frame {
     /* Byte offset of the executing instruction in co_code (3.11, 3.12: of it or of one of its inline caches); -1 = not started. */
     int32_t lasti;
     uint32_t flags; /* PYWALK_* */
+    uint64_t place; /* from pywalk_place() */
 };
 /*
  * The Python frames of a thread, innermost first; shims, trampolines and incomplete frames (3.11+: not yet at their first traceable instruction; CPython does
@@ -138,6 +139,15 @@ int pywalk_frames(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame 
 #define PYWALK_SPACE 8448
 int pywalk_frames_in(const struct pywalk *pw, uint64_t tstate, struct pywalk_frame *out, size_t max,
                      int *cut, void *space);
+
+/*
+ * For a thread that has several states, one in each interpreter that it has entered: frames[from] to frames[n - 1] have been read from one of them, and are
+ * put between the frames before, which an earlier call has put in order. What runs a frame is further in on the C stack (which reaches from `sp` to `ident`) than
+ * what runs its caller: that is the order. Sets the frames' `place`, an address there. Frames whose place is not known stay where they are. 3.10+: a state's
+ * frames need not stand together, since an interpreter can be entered anew from one that it has entered.
+ */
+void pywalk_place(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident,
+                  struct pywalk_frame *frames, size_t from, size_t n);
 
 /* Identity of a code object, from its address, its names' addresses, its first line and its line table's address: changes
  * when the address is reused for another. One read; some ns in direct mode. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thread states: listing them, who holds the GIL, and where glibc keeps a thread's kernel id. */
+/* Thread states: listing them, which frames are further in, who holds the GIL, and where glibc keeps a thread's kernel id. */
 #include "mem.h"
 #include "offsets.h"
 
@@ -8,6 +8,8 @@
 
 #define MAX_INTERPRETERS 4096
 #define MAX_THREADS      (1 << 20)
+#define STACK_WORDS      64        /* of the C stack, read at a time */
+#define STACK_MOST       (1 << 20) /* bytes of it that are searched */
 
 int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
@@ -127,10 +129,9 @@ static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size
                         struct pywalk_thread *t) {
     const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
     const struct pywalk_thread *by = NULL;
-    uint64_t cframe = 0;
+    uint64_t cframe = field_of(pw, t->tstate, f->ts_cframe);
 
-    if (f->ts_cframe == 0 || mem_u64(pw, t->tstate + f->ts_cframe, &cframe) != 0 ||
-        cframe == t->tstate + f->ts_root_cframe)
+    if (cframe == 0 || cframe == t->tstate + f->ts_root_cframe)
         return;
     for (size_t i = 0; i < n; i++)
         if (all[i].interp_id == 0 && all[i].ident > cframe && (!by || all[i].ident < by->ident))
@@ -144,17 +145,57 @@ static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size
 }
 
 uint64_t pywalk_interp(const struct pywalk *pw, uint64_t tstate) {
-    uint64_t interp = 0;
-    return mem_u64(pw, tstate + pywalk_offsets(pw)->f.ts_interp, &interp) ? 0 : interp;
+    return field_of(pw, tstate, pywalk_offsets(pw)->f.ts_interp);
 }
 
 int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident) {
     const uint32_t field = pywalk_offsets(pw)->f.ts_cframe;
-    uint64_t cframe = 0;
+    uint64_t cframe = field_of(pw, tstate, field);
 
     /* The main thread's struct pthread is not on its stack, which is above all others. */
-    return field == 0 || (mem_u64(pw, tstate + field, &cframe) == 0 && cframe >= sp &&
-                          (ident < sp || cframe < ident));
+    return field == 0 || (cframe != 0 && cframe >= sp && (ident < sp || cframe < ident));
+}
+
+/*
+ * Before 3.10 no frame leads to the C stack; but the loop that runs it has a pointer to it there. Looks for the frames' addresses from the outermost on, each
+ * further in than the last: the innermost frame's is the place of all. (Where callees have been, there may be old copies: further in than the loop.)
+ */
+static uint64_t find_place(const struct pywalk *pw, uint64_t sp, uint64_t ident,
+                           const struct pywalk_frame *frames, size_t n) {
+    uint64_t words[STACK_WORDS], end = sp & ~(uint64_t)(sizeof words - 1), place = 0;
+
+    while (end < sp + STACK_MOST && (ident < sp || end < ident) &&
+           mem_read(pw, end, words, sizeof words) == 0)
+        end += sizeof words;
+    while (end > sp && mem_read(pw, end -= sizeof words, words, sizeof words) == 0)
+        for (size_t i = STACK_WORDS; i-- > 0 && n > 0;)
+            if (words[i] == frames[n - 1].frame)
+                place = end + i * sizeof *words, n--;
+    return place;
+}
+
+void pywalk_place(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident,
+                  struct pywalk_frame *frames, size_t from, size_t n) {
+    const struct pywalk_fields *f = &pywalk_offsets(pw)->f;
+    uint64_t place = pw->version < PYWALK_3(10) ? find_place(pw, sp, ident, frames + from, n - from)
+                                                : field_of(pw, tstate, f->ts_cframe);
+
+    for (size_t i = from, end = from; i < n;) {
+        while (end < n && !(frames[end++].flags & PYWALK_ENTRY))
+            ;
+        if (pw->version >= PYWALK_3(13)) /* the shim that the loop has on the C stack */
+            place = field_of(pw, frames[end - 1].frame, f->fr_back);
+        for (; i < end; i++)
+            frames[i].place = place;
+        if (f->cframe_previous != 0)
+            place = field_of(pw, place, f->cframe_previous);
+    }
+    for (size_t i = from, k; i < n; i++) {
+        const struct pywalk_frame frame = frames[i];
+        for (k = i; k > 0 && frame.place != 0 && frame.place < frames[k - 1].place; k--)
+            frames[k] = frames[k - 1];
+        frames[k] = frame;
+    }
 }
 
 int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t max, int *more) {
@@ -199,7 +240,7 @@ int pywalk_threads(const struct pywalk *pw, struct pywalk_thread *out, size_t ma
 
 int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
-    uint64_t interp = o->interp_head, ts = 0, word[4] = {0};
+    uint64_t interp = o->interp_head, ts = 0, ident = 0, tid = 0;
     int rc = interp != 0 ? 0 : mem_u64(pw, pw->runtime + o->f.rt_interp_head, &interp);
 
     if (rc == 0 && interp == 0)
@@ -207,16 +248,10 @@ int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp) {
     if (rc == 0)
         rc = pywalk_plausible(interp) ? mem_u64(pw, interp + o->f.interp_threads, &ts) : -EBADMSG;
     if (rc == 0 && ts != 0)
-        rc = pywalk_plausible(ts) ? mem_u64(pw, ts + o->f.ts_thread_id, &word[2]) : -EBADMSG;
+        rc = pywalk_plausible(ts) ? mem_u64(pw, ts + o->f.ts_thread_id, &ident) : -EBADMSG;
     if (rc == 0 && ts != 0 && o->f.ts_native_id != 0)
-        rc = mem_u64(pw, ts + o->f.ts_native_id, &word[3]);
-    word[0] = interp;
-    word[1] = ts;
-    *stamp = 0x9e3779b97f4a7c15u;
-    for (unsigned i = 0; i < 4; i++) {
-        *stamp = (*stamp ^ word[i]) * 0xff51afd7ed558ccdu;
-        *stamp ^= *stamp >> 29;
-    }
+        rc = mem_u64(pw, ts + o->f.ts_native_id, &tid);
+    *stamp = mem_mix(mem_mix(mem_mix(interp, ts), ident), tid);
     return rc;
 }
 

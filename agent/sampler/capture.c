@@ -83,6 +83,7 @@ static int define_frame(struct capture *c, struct capture_dict *d, const struct 
 int capture_python(struct capture *c, const struct pywalk *pw,
                    const uint64_t states[CAPTURE_STATES], uint64_t sp, uint64_t ident) {
     _Static_assert(sizeof c->keys >= PYWALK_SPACE, "they serve as the walk's work space, too");
+    const int several = *states && states[1];
     int rc = 0;
     c->nframes = 0;
     c->frames_cut = 0;
@@ -92,14 +93,16 @@ int capture_python(struct capture *c, const struct pywalk *pw,
         rc = pywalk_frames_in(pw, *states, c->frames + c->nframes, CAPTURE_FRAMES - c->nframes,
                               &cut, c->keys);
         c->frames_cut |= cut || (rc < 0 && c->nframes);
+        uint32_t from = c->nframes;
         c->nframes += rc > 0 ? (uint32_t)rc : 0;
+        if (several && rc > 0)
+            pywalk_place(pw, *states, sp, ident, c->frames, from, c->nframes);
     }
     return rc < 0 && !c->nframes ? rc : 0;
 }
 
-/* Fills in keys[], with a 0 after each entry frame unless all frames are entry frames. Returns 0 or -errno. */
-static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, uint64_t *flags,
-                     uint32_t *count) {
+/* Fills in keys[], with a 0 after each entry frame unless all frames are entry frames. Returns how many, or -errno. */
+static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, uint64_t *flags) {
     uint32_t n = 0, entries = 0;
     uint64_t identity = 0;
     for (uint32_t i = 0; i < c->nframes; i++)
@@ -119,30 +122,28 @@ static int list_keys(struct capture *c, const struct pywalk *pw, uint64_t seed, 
     }
     *flags = (all ? STACK_ALL_ENTRY : 0) | (c->frames_cut ? STACK_PYTHON_CUT : 0) |
              (c->pcs_cut ? STACK_NATIVE_CUT : 0);
-    *count = n;
-    return 0;
+    return (int)n;
 }
 
 int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk *pw,
                   struct ring *ring, const struct capture_check *check, uint64_t *key) {
     /* Ids start anew in each epoch: so the keys depend on the epoch, and everything is defined again. */
     uint64_t seed = known_mix(0x5eed, __atomic_load_n(&d->live->epoch, __ATOMIC_ACQUIRE));
-    uint64_t flags;
-    uint32_t nkeys;
-    int rc = list_keys(c, pw, seed, &flags, &nkeys);
-    if (rc)
-        return rc;
-    uint64_t h = known_mix(known_mix(seed, flags), nkeys);
-    for (uint32_t i = 0; i < nkeys; i++)
+    uint64_t flags = 0;
+    int nkeys = list_keys(c, pw, seed, &flags);
+    if (nkeys < 0)
+        return nkeys;
+    uint64_t h = known_mix(known_mix(seed, flags), (uint32_t)nkeys);
+    for (int i = 0; i < nkeys; i++)
         h = known_mix(h, c->keys[i]);
     for (uint32_t i = 1; i < c->npcs; i++)
         h = known_mix(h, c->pcs[i]);
     *key = h ? h : 1;
     if (known_has(d->stacks, CAPTURE_KNOWN, *key))
         return holds(check) ? 0 : -EAGAIN;
-    for (uint32_t i = 0, k = 0; i < c->nframes; i++, k++) {
+    for (int i = 0, k = 0; i < (int)c->nframes; i++, k++) {
         if (!known_has(d->frames, CAPTURE_KNOWN, c->keys[k])) {
-            rc = define_frame(c, d, pw, ring, check, &c->frames[i], c->keys[k]);
+            int rc = define_frame(c, d, pw, ring, check, &c->frames[i], c->keys[k]);
             if (rc)
                 return rc;
         }
@@ -151,7 +152,7 @@ int capture_store(struct capture *c, struct capture_dict *d, const struct pywalk
     }
     if (!holds(check))
         return -EAGAIN;
-    if (WRITER_PUT(ring, stack, .key = *key, .python = {.p = c->keys, .n = nkeys},
+    if (WRITER_PUT(ring, stack, .key = *key, .python = {.p = c->keys, .n = (uint32_t)nkeys},
                    .native = {.p = c->pcs + 1, .n = c->npcs ? c->npcs - 1 : 0}, .flags = flags))
         return -ENOBUFS;
     known_add(d->stacks, CAPTURE_KNOWN, *key);

@@ -54,8 +54,8 @@ struct capture_check {
     void *ctx;
 };
 
-/* Reads a thread's Python frames: those of its `states`, innermost first, up to a 0. Skips inner states that the thread is not in any more (its stack
- * reaches from `sp` to `ident`) or that cannot be read; for an unreadable outer state, sets frames_cut. With one state, `pw` may read directly. 0 or -errno. */
+/* Reads a thread's Python frames: those of its `states`, newest first, up to a 0. Skips newer states that the thread is not in any more (its stack
+ * reaches from `sp` to `ident`) or that cannot be read; for an unreadable older state, sets frames_cut. With one state, `pw` may read directly. 0 or -errno. */
 int capture_python(struct capture *c, const struct pywalk *pw,
                    const uint64_t states[CAPTURE_STATES], uint64_t sp, uint64_t ident);
 

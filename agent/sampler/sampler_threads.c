@@ -212,7 +212,7 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
                 continue;
         }
         if (t && t->listed == s->listing) {
-            /* One more state of the thread. The newest is the innermost. Before 3.10, another thread may run in it, if there is one (the main interpreter's
+            /* One more state of the thread. Before 3.10, another thread may run in it, if there is one (the main interpreter's
              * states come last). */
             if (th->interp != t->interp &&
                 (s->pw.version >= 0x030a0000 || s->list[n - 2].interp_id) &&

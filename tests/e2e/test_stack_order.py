@@ -79,6 +79,29 @@ lib.start(entry)
 while not os.path.exists(sys.argv[2]): time.sleep(0.02)
 lib.stop()
 """
+# sys.argv[1]: the library built from tests/programs/nested_states.c; [2]: the interpreters that the thread enters, one from the other, a digit each;
+# [3]: what it does in the last one until the file [5] exists; [4]: which thread. An interpreter was made before those with a higher number.
+NESTED = """
+import ctypes, os, sys, threading
+lib, path, how, who, stop = sys.argv[1:]
+def level(k):
+    if k + 1 < len(path):
+        body = "ctypes.PyDLL(%r).enter(%s, %r)" % (lib, path[k + 1], level(k + 1).encode())
+    else:
+        body = "print('up', flush=True)\\n    while not os.path.exists(%r): %s" % (
+            stop, "time.sleep(0.002)" if how == "sleep" else "sorted(range(2000))")
+    return "import ctypes, os, time\\ndef level_%d():\\n    %s\\nlevel_%d()\\n" % (k, body, k)
+def main():
+    for i in 1, 2, 3: ctypes.PyDLL(lib).enter(i, b"import ctypes")
+    exec(level(0), globals())
+    ctypes.PyDLL(lib).finish()
+if who == "thread":
+    t = threading.Thread(target=main)
+    t.start()
+    t.join()
+else:
+    main()
+"""
 # Besides the interpreters themselves, a virtual environment with greenlet may be named.
 GREEN = [path for path in [p.path for p in PYTHONS] + os.environ.get("PROBING_PYTHONS", "").split()
          if subprocess.run([path, "-c", "import greenlet"], stderr=subprocess.DEVNULL).returncode == 0]
@@ -139,6 +162,36 @@ def test_subinterpreters(build, run, record_until, convert, sql, spawn, python, 
 def test_subinterpreters_of_the_only_thread(build, run, record_until, convert, sql, spawn, python, tmp_path, how):
     """Before 3.10 nothing says which of several threads runs in a subinterpreter."""
     check(build, run, record_until, convert, sql, spawn, python, SUB, ["same", how], SUB_ORDER, tmp_path, [0.03, 1e6])
+
+
+def check_nested(build, run, record_until, convert, sql, spawn, python, tmp_path, path, how, who):
+    script, last, library = tmp_path / "nested.py", len(path) - 1, build.root / "tests/programs/nested_states"
+    script.write_text(NESTED)
+    want = [name for k in reversed(range(last + 1)) for name in ("level_%d" % k, "enter")][:-1]
+    named = lambda frames: [name for name, _ in frames if name in want]  # noqa: E731
+    process = spawn([python.path, script, library, path, how, who, tmp_path / "never"], ready="up")
+    said = json.loads(run([build.tool("probing"), "-t", process.pid, "backtrace", "--stop", "--json"]).stdout)
+    found = [t for t in said["threads"] if any((f["func"] or "") == "level_0" for f in t["frames"])]
+    assert [named([(f["func"] or "", None) for f in t["frames"]]) for t in found] == [want]
+    assert found[0]["interpreter"] == int(path[-1])
+    leaf = "level_%d" % last
+    done = record_until(lambda db: len(stacks_of(sql, db, leaf)) > (how == "spin"), script, library, path, how, who, python=python, hz=1000)
+    stacks = [s for s in stacks_of(sql, convert(done.trace), leaf) if any(file for _, file in s)]
+    assert stacks and [named(s) for s in stacks] == [want] * len(stacks)
+
+
+@pytest.mark.pythons(min=(3, 10), max=(3, 13))
+@pytest.mark.parametrize("path, how, who", [("02120", "spin", "same")] + [
+    pytest.param(*p, marks=pytest.mark.slow) for p in [("0321", "sleep", "thread"), ("02132", "sleep", "same"), ("0213", "spin", "thread")]])
+def test_older_interpreters_inside_newer_ones(build, run, record_until, convert, sql, spawn, python, tmp_path, path, how, who):
+    check_nested(build, run, record_until, convert, sql, spawn, python, tmp_path, path, how, who)
+
+
+@pytest.mark.pythons(min=(3, 8), max=(3, 9))
+@pytest.mark.parametrize("path, how", [("0213", "spin"), pytest.param("0321", "sleep", marks=pytest.mark.slow)])
+def test_older_interpreters_inside_newer_ones_of_the_only_thread(build, run, record_until, convert, sql, spawn, python, tmp_path, path, how):
+    """Each is entered once: before 3.10, an interpreter's frames are kept together."""
+    check_nested(build, run, record_until, convert, sql, spawn, python, tmp_path, path, how, "same")
 
 
 @pytest.mark.pythons(min=(3, 11), max=(3, 13), shared=True)
