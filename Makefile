@@ -228,7 +228,7 @@ $(O)/tests/unit/%: $(O)/obj/tests/unit/%.o $(LIBS_STATIC)
 $(O)/tests/unit/test_numbers: $(O)/obj/tools/numbers.o
 $(O)/tests/unit/test_time_range: $(O)/obj/tools/time_range.o
 $(O)/tests/unit/test_stepped: $(O)/obj/tools/pack_write.o
-$(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/traces/visible.o $(O)/obj/writer/map.o
+$(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/traces/visible.o $(O)/obj/traces/map.o
 $(O)/tests/bench/%: $(O)/obj/tests/bench/%.o $(LIBS_STATIC)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)

@@ -13,8 +13,8 @@
 #ifndef PROBING_WRITER_INTERN_H
 #define PROBING_WRITER_INTERN_H
 
+#include "../traces/map.h"
 #include "../traces/records.h"
-#include "map.h"
 
 #define DICTS_BOUND 98304 /* most entries of all dictionaries of an epoch together */
 

@@ -12,7 +12,7 @@
 #include "agent/base/known.h"
 #include "agent/core/config.h"
 #include "agent/core/settings.h"
-#include "writer/map.h"
+#include "traces/map.h"
 
 #define AGAIN_NS 10000000000u /* interval of reads: programs set variables, then import torch */
 #define SAID_MAX 512

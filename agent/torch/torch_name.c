@@ -6,7 +6,7 @@
 #include "agent/base/known.h"
 #include "agent/core/producer.h"
 #include "agent/torch/torch_frame.h"
-#include "writer/map.h"
+#include "traces/map.h"
 
 #define NAME_MAX_LEN 512
 #define WALK_MAX     65536u /* modules visited in one walk */

@@ -11,7 +11,7 @@
 #include "agent/torch/torch_name.h"
 #include "agent/torch/torch_step.h"
 #include "agent/torch/torch_thread.h"
-#include "writer/map.h"
+#include "traces/map.h"
 
 #define TYPES_MAX (1u << 16)
 #define RESCAN_NS 5000000000u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code that several folders share: writer/map.h, writer/sys.h, agent/base/memory.h and loaded.h. */
+/* Code that several folders share: traces/map.h, writer/sys.h, agent/base/memory.h and loaded.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "agent/base/known.h"
 #include "agent/base/loaded.c"
 #include "agent/base/memory.c"
-#include "writer/map.h"
+#include "traces/map.h"
 #include "writer/sys.h"
 
 #include <pthread.h>

@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "../../writer/map.h"
+#include "../../traces/map.h"
 
 struct pb {
     uint8_t *bytes; /* malloc */

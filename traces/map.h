@@ -8,8 +8,8 @@
  *
  * Key 0 is never in a map. Keys should be hashes, but a multiplication spreads poor ones. One thread at a time.
  */
-#ifndef PROBING_WRITER_MAP_H
-#define PROBING_WRITER_MAP_H
+#ifndef PROBING_TRACES_MAP_H
+#define PROBING_TRACES_MAP_H
 
 #include <stdint.h>
 
