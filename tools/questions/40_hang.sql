@@ -5,18 +5,18 @@ CREATE TEMP TABLE hung AS -- what view hangs says; whose recording has no end an
 SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
   CASE iif(h.state IN ('silent', 'dead', 'never came') AND t.end_reason IS NULL, is_running(t.boot_id, t.pid), 0) WHEN 2 THEN 'is stopped' WHEN 1 THEN 'never came' ELSE replace(h.state, 'silent', 'dead') END AS state
 FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id;
-CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes
+CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes; in_circle: it is waited for who waits in it, too (others wait for a circle, and are none)
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
-  ranges(rank) AS who, json_group_array(rank) AS ids, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
+  ranges(rank) AS who, max(level IS NULL AND EXISTS (SELECT value FROM json_each('[' || waiters || ']') INTERSECT SELECT rank FROM hung WHERE level IS NULL)) AS in_circle, json_group_array(rank) AS ids, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
 FROM (SELECT *, row_number() OVER (PARTITION BY run, "group", seq, op, waiters, state ORDER BY iif(state IN ('dead', 'ended'), end_ts, NULL), rank) AS nth FROM hung)
 GROUP BY run, "group", seq, op, waiters, state
-ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state IN ('cut off', 'not recorded'), state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
+ORDER BY min(level) IS NULL, min(level), max(cause) DESC, in_circle DESC, state IN ('cut off', 'not recorded'), state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
 CREATE TEMP TABLE event AS -- what processes recorded of their ends; of one that has gone on in other files (rotation), in any of these
 SELECT coalesce(t.program, t.id) AS process, e.* FROM trigger_event e JOIN trace_file t ON t.id = e.id >> 40 WHERE e.kind IN ('term', 'exception');
 CREATE INDEX temp.event_process ON event(process);
-CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then
+CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then (messages of one number are several, between two ranks each)
 SELECT coalesce(t.rank, o.rank) AS rank, coalesce(t.program, t.id) AS process, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT *, (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS waits.run) AS attempt FROM waits LIMIT 1) w
-CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
+CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op AND c.op NOT IN ('send', 'recv') CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
 WHERE coalesce(g.name, 'group ' || c.pg) = w."group" AND t.attempt = w.attempt
   AND NOT EXISTS (SELECT 1 FROM event e WHERE e.process = coalesce(t.program, t.id) AND e.kind = 'term' AND e.ts BETWEEN c.ts AND c.ts + c.duration);
@@ -155,13 +155,13 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
       WHEN 'cut off' THEN printf('may have come or not (%s damaged, and without an end)', iif(n > 1, 'their traces are', 'its trace is'))
       WHEN 'is stopped' THEN iif(n > 1, 'are', 'is') || ' stopped, by SIGSTOP or a debugger (process ' || (SELECT pid FROM trace_file WHERE id = one_trace) || ')'
       WHEN 'raised' THEN 'raised an exception' || coalesce((SELECT ' (' || said || ')' FROM raised), '')
-      WHEN 'waits itself' THEN 'waits in another'
+      WHEN 'waits itself' THEN iif(n > 1, 'wait', 'waits') || ' in another'
       WHEN 'late' THEN printf('came %.1f s too late', (SELECT f.until - f.waited - r.until FROM failed f, raised r WHERE f.process = (SELECT coalesce(program, id) FROM trace_file WHERE id = one_trace)) / 1e9)
       ELSE 'never came' END) END
   || CASE WHEN state = 'from anybody' THEN ''
     WHEN is_over THEN (SELECT printf(', and the call failed in %d of %d at %s%s%s', r.n, size, strftime('%H:%M:%f', r.until / 1e9, 'unixepoch'),
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
-    ELSE printf(', %d of %d wait since %.1f s before the end (%s)', waiting, size, waited, strftime('%H:%M:%f', since, 'unixepoch')) END
+    ELSE printf(', %d of %d%s wait since %.1f s before the end (%s)', waiting, size, iif(in_circle AND waiting < 9, printf(' (rank%s %s)', iif(waiting > 1, 's', ''), waiters), ''), waited, strftime('%H:%M:%f', since, 'unixepoch')) END
   || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped', 'cut off', 'late') AND does <> '?'
     THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
@@ -171,8 +171,9 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
     FROM waits w, json_each(w.ids) WHERE w.state IN ('cut off', 'not recorded') AND waits.state NOT IN ('cut off', 'not recorded') HAVING count(*) > 0), '') AS answer
 FROM (SELECT *, (SELECT n FROM raised) > 0 AND NOT EXISTS (SELECT value FROM json_each('[' || waiters || ']') EXCEPT SELECT rank FROM failed) AS is_over FROM waits) waits -- is_over: nobody waits any more
 LIMIT 1)
-UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s, which is over when all ranks have come, since %.1f s before %s end%s (%s)', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
-    max(call), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), (SELECT iif(is_seen, '', ' at least') FROM joining ORDER BY since LIMIT 1), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'))
+UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s%s since %.1f s before %s end%s (%s)%s', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
+    max(call), iif(count(DISTINCT rank) = (SELECT max(world_size) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1)) AND min(call LIKE 'init%'), '', ', which is over when all ranks have come,'), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), (SELECT iif(is_seen, '', ' at least') FROM joining ORDER BY since LIMIT 1), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'),
+    iif(count(DISTINCT rank) = (SELECT max(world_size) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1)) AND min(call LIKE 'init%'), ': all ranks have come to it; the store in which they meet, or the connections between them, are slow or do not work', ''))
   || coalesce((SELECT printf(': rank%s %s %s not in it', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, 'are', 'is')) || '; rank ' || min(rank) || ' is in ' || (SELECT does FROM outside LIMIT 1) FROM outside HAVING count(*)), '')
   || coalesce((SELECT printf(': rank%s %s came to it when they had given up, %.1f s later', iif(count(*) > 1, 's', ''), ranges(j.rank), (min(j.since) - f.until) / 1e9) FROM joining j, gave_up f WHERE j.since > f.until HAVING count(*)), '')
   || coalesce((SELECT printf('; traces of %d of %d ranks are here', count(DISTINCT rank), max(world_size)) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1) HAVING count(DISTINCT rank) < max(world_size)), '')
