@@ -104,7 +104,7 @@ FROM (
   ) w WHERE w.n > 1 AND coalesce(w.last_clock, 0) = coalesce(w.first_clock, 0) GROUP BY w.run, w.rank
 ) s LEFT JOIN (
   SELECT d.of_run AS of_run, d.last_rank AS last_rank,
-    sum(CASE WHEN d.ts <= d.waited_until THEN 0 WHEN d.ts - d.waited_until < d.cost THEN d.ts - d.waited_until ELSE d.cost END) / 1e9 AS cost
+    sum(CASE WHEN d.ts <= d.waited_until THEN 0.0 WHEN d.ts - d.waited_until < d.cost THEN 1.0 * (d.ts - d.waited_until) ELSE d.cost END) / 1e9 AS cost
   FROM (
     SELECT e.of_run AS of_run, e.last_rank AS last_rank, e.ts AS ts, e.cost AS cost,
       lag(e.latest) OVER (PARTITION BY e.of_run, e.last_rank ORDER BY e.since, e.ts) AS waited_until
