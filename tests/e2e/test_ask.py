@@ -134,7 +134,7 @@ def test_collectives_in_flight_together(build, run, simulated_job, tmp_path):
     assert cost(edited(db, tmp_path, BUCKETS + ANEW)) == pytest.approx(cost(db), rel=0.1)
     db = edited(db, tmp_path, BUCKETS + SECOND_LATE + ANEW)
     answer, _ = ask(build, run, "step", db, "--rank", "0")
-    assert re.search(r"; the difference is in backward \(1\.\d+ s instead of 0\.\d+ s\), while communication was in flight for 1\.0\d+ s of it"
+    assert re.search(r"; the difference is in backward \(1\.\d+ s instead of 0\.\d+ s\), while communication was in flight for 1\.0\d+ s of the step"
                      r" instead of 0\.0\d+ s; rank 5 came to it 1\.0\d+ s later$", answer), answer
 
 

@@ -40,7 +40,7 @@ SELECT printf('step %d of %s took ' || iif(a.duration < 0.01, '%.2g', '%.3f') ||
   || CASE WHEN p.part LIKE 'comm%' THEN coalesce((SELECT printf('; it waited %.3f s for rank %d', l.seconds, l.rank) FROM late l WHERE l.seconds > 0.5 * (p.seconds + p.usual) ORDER BY l.seconds DESC LIMIT 1), '')
     WHEN p.part = 'other' THEN coalesce((SELECT printf('; for %.1f s it was in %s', l.seconds, l.line || iif(l.user <> l.line, ', called by ' || l.user, '')) FROM line l WHERE l.seconds > 0.5 * (p.seconds + p.usual) ORDER BY l.seconds DESC LIMIT 1), '')
     ELSE '' END
-  || CASE WHEN p.part NOT LIKE 'comm%' THEN coalesce((SELECT printf(', while communication was in flight for %.3f s of it instead of %.3f s', f.seconds, f.usual)
+  || CASE WHEN p.part NOT LIKE 'comm%' THEN coalesce((SELECT printf(', while communication was in flight for %.3f s of the step instead of %.3f s', f.seconds, f.usual)
       || coalesce((SELECT printf('; rank %d came to it %.3f s later', l.rank, l.seconds) FROM late l WHERE l.seconds > 0.5 * (p.seconds - p.usual) ORDER BY l.seconds DESC LIMIT 1), '')
     FROM (SELECT sum(iif(is_it, seconds, 0)) AS seconds, coalesce(median(iif(is_it, NULL, seconds)), 0) AS usual FROM flown) f WHERE f.seconds - f.usual > 0.8 * (p.seconds - p.usual)), '') ELSE '' END AS answer
 FROM asked a, usual u, (SELECT * FROM parts ORDER BY seconds - coalesce(usual, 0) DESC LIMIT 1) p WHERE u.duration > 0

@@ -24,9 +24,9 @@ CREATE TEMP TABLE raised AS -- the same, together (without who came when it had 
 SELECT count(DISTINCT rank) AS n, min(until) AS until, max(waited) AS waited, (SELECT iif(length(e.detail) > 160, substr(e.detail, 1, 157) || '...', e.detail) FROM failed f JOIN event e ON e.process = f.process
   WHERE e.kind = 'exception' AND e.ts >= f.until - 1000000 - f.waited / 5000 ORDER BY e.ts LIMIT 1) AS said
 FROM failed WHERE NOT EXISTS (SELECT 1 FROM hung h WHERE h.state = 'late' AND h.rank = failed.rank);
-CREATE TEMP TABLE feeder AS -- if the rank that is named waits for its data loader: where those workers are that make a batch
+CREATE TEMP TABLE feeder AS -- if the rank that is named waits for its data loader, or for the end of a child process: where those workers are that make a batch, or that child
 WITH files AS MATERIALIZED (SELECT t.*, coalesce(t.program, t.id) AS process FROM (SELECT one_trace AS id FROM (SELECT * FROM waits LIMIT 1) WHERE state = 'never came') w JOIN trace_file o ON o.id = w.id
-    JOIN trace_file t ON t.id = o.id OR t.program = o.program OR t.ppid = o.pid AND t.host IS o.host AND t.run IS o.run AND t.role = 'dataloader'),
+    JOIN trace_file t ON t.id = o.id OR t.program = o.program OR t.ppid = o.pid AND t.host IS o.host AND t.run IS o.run AND (t.role = 'dataloader' OR t.end_reason IS NULL OR t.end_reason NOT IN ('exit', '_exit', 'exec'))),
   late AS MATERIALIZED (SELECT f.process, f.pid, f.ppid, f.role, max(s.ts), s.stack FROM files f -- of each process its main thread's last stack, in whichever of its files that is
     CROSS JOIN sample s ON s.id = (SELECT max(x.id) FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.stack IS NOT NULL
       AND x.thread IN (SELECT h.id - f.first_id FROM thread h WHERE h.trace = f.id AND h.tid = f.pid)) GROUP BY f.process)
@@ -34,7 +34,21 @@ SELECT group_concat(said, '; ') AS said FROM (
   SELECT printf('its data loader (process %d) in %s', c.pid, v.inner || iif(v.user <> v.inner, ', called by ' || v.user, '')) AS said
   FROM late p CROSS JOIN late c ON c.ppid = p.pid AND c.role = 'dataloader' CROSS JOIN files f ON f.process = c.process JOIN whereabouts v ON v.trace_id = f.id
   WHERE p.role IS NOT 'dataloader' AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = p.stack AND e.text LIKE '% (dataloader.py:%')
-    AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = c.stack AND e.text LIKE '% (fetch.py:%') ORDER BY c.pid LIMIT 3);
+    AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = c.stack AND e.text LIKE '% (fetch.py:%')
+  UNION ALL SELECT printf('it waits for the end of its child process %d, which is in %s', c.pid, v.inner || iif(v.user <> v.inner, ', called by ' || v.user, ''))
+  FROM late p CROSS JOIN late c ON c.ppid = p.pid AND c.role IS NOT 'dataloader' CROSS JOIN files f ON f.process = c.process JOIN whereabouts v ON v.trace_id = f.id
+  WHERE EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = p.stack AND k.depth < 3 AND r.type = 1 AND (r.name GLOB '*wait4' OR r.name GLOB '*waitpid' OR r.name GLOB '*waitid'))
+  ORDER BY 1 LIMIT 3);
+CREATE TEMP TABLE locked AS -- if its main thread waits for a lock: which of its threads wait for one, too (not in the standard library, where a thread waits for work so)
+WITH file AS MATERIALIZED (SELECT o.* FROM (SELECT one_trace AS id FROM (SELECT * FROM waits LIMIT 1) WHERE state = 'never came') w JOIN trace_file o ON o.id = w.id),
+  last AS MATERIALIZED (SELECT h.tid = f.pid AS is_main, coalesce(h.name, 'thread ' || h.tid) AS name, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner,
+      (SELECT z.file LIKE '%/lib/python_.%' AND z.file NOT LIKE '%-packages/%' FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0 ORDER BY y.depth LIMIT 1) AS is_library
+    FROM file f JOIN thread h ON h.trace = f.id AND coalesce(h.end_ts, f.end_ts) >= f.end_ts CROSS JOIN sample s ON s.id = (SELECT x.id FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.stack NOT NULL
+      AND x.thread = h.id - f.first_id ORDER BY x.id DESC LIMIT 1)
+    WHERE EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = s.stack AND k.depth < 8 AND r.type = 1 AND (r.name GLOB '*PyThread_acquire_lock*' OR r.name GLOB '*PyMutex_Lock*')
+      AND k.depth < (SELECT min(y.depth) FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0)))
+SELECT group_concat(said, '; ') AS said FROM (SELECT printf('its thread %s waits for a lock, too, in %s', name, inner) AS said FROM last
+  WHERE NOT is_main AND NOT is_library AND EXISTS (SELECT 1 FROM last WHERE is_main AND NOT is_library) ORDER BY name LIMIT 3);
 CREATE TEMP TABLE ended AS -- when the rank that is named ended (an exception's time: an interpreter that ends takes its time), and how: what it recorded in its last minute
 SELECT strftime('%H:%M:%f', coalesce((SELECT min(e.ts) / 1e9 FROM event e WHERE e.process = t.process AND e.kind = 'exception' AND e.tid = t.pid), t."end"), 'unixepoch') AS at, coalesce((SELECT rtrim(g.kind || ' ' || coalesce(g.detail, '')) FROM trace_file f CROSS JOIN triggers g ON g.trace_id = f.id
     WHERE (f.id = t.id OR f.program = t.process) AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
@@ -163,7 +177,7 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
     ELSE printf(', %d of %d%s wait since %.1f s before the end (%s)', waiting, size, iif(in_circle AND waiting < 9, printf(' (rank%s %s)', iif(waiting > 1, 's', ''), waiters), ''), waited, strftime('%H:%M:%f', since, 'unixepoch')) END
   || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped', 'cut off', 'late') AND does <> '?'
-    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') ELSE '' END
+    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') || coalesce('; ' || (SELECT said FROM locked), '') ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
   || coalesce((SELECT iif(count(*) = 1, '; one more collective or message waits', printf('; %d more collectives and messages of %d group%s wait', count(*), count(DISTINCT "group"),
     iif(count(DISTINCT "group") > 1, 's', ''))) || ' for that' FROM waits w WHERE w.level > 0 HAVING count(*)), '')
