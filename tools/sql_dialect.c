@@ -84,7 +84,7 @@ static int put_word(struct sql_out *w, struct token t, struct token prev, struct
 
     if (sql_is(t, "as") && !sql_is_one_of(l->name, " cast try_cast "))
         sql_out_keep_name(w, next);
-    else if (!sql_is_one_of(t, sql_out_no_name) &&
+    else if (!sql_is_one_of(t, sql_out_no_name) && !sql_is_sign(prev, ".") &&
              (sql_is_sign(next, ",)") || sql_is(next, "from")))
         sql_out_keep_name(w, t);
     err = sql_is_sign(prev, ".") ? 1 : sql_words_put(w, t, prev, last, why);

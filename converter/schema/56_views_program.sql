@@ -56,12 +56,11 @@ SELECT e.ts / 1e9 AS timestamp, t.rank, e.kind, e.detail, e.step, e.tid,
 FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
 UNION ALL
 SELECT t.end_ts / 1e9, t.rank, 'killed',
-  CASE WHEN t.signal THEN 'by signal ' || t.signal ELSE 'by a signal that left no record: SIGKILL (kill -9, the OOM killer), or another one as it ended' END ||
-    CASE t.signal WHEN 9 THEN ' (SIGKILL)' WHEN 15 THEN ' (SIGTERM)' WHEN 2 THEN ' (SIGINT)' WHEN 1 THEN ' (SIGHUP)' ELSE '' END ||
-    coalesce((SELECT ', ' || f.value FROM fact f WHERE f.id BETWEEN t.first_id AND t.last_id AND f.kind = 'end' AND f.key = 'cause'
-              ORDER BY f.id DESC LIMIT 1), ''),
+  CASE t.signal WHEN 9 THEN 'by signal 9 (SIGKILL)' WHEN 15 THEN 'by signal 15 (SIGTERM)' WHEN 2 THEN 'by signal 2 (SIGINT)' WHEN 1 THEN 'by signal 1 (SIGHUP)' ELSE coalesce('by signal ' || t.signal,
+      iif(t.cause LIKE '%(kernel log)', 'by signal 9 (SIGKILL)', 'by a signal that left no record: SIGKILL (kill -9, the OOM killer), SIGSEGV of a stack overflow, or another one as it ended')) END
+    || coalesce(', ' || t.cause, ''),
   NULL, NULL, NULL, 0, NULL, NULL, t.id, t.pid
-FROM trace_file t
+FROM (SELECT t.*, (SELECT f.value FROM fact f WHERE f.id BETWEEN t.first_id AND t.last_id AND f.kind = 'end' AND f.key = 'cause' ORDER BY f.id DESC LIMIT 1) AS cause FROM trace_file t) t
 WHERE t.end_reason = 'killed' AND NOT EXISTS (
   SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id
   AND (e.kind = 'fatal' OR e.kind = 'term' AND e.ts > t.end_ts - 1000000000))

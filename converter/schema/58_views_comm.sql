@@ -59,6 +59,7 @@ WHERE c.op NOT IN ('send', 'recv') AND c.flags & 5 <> 4;
 -- have comparable clocks count (clock_alignment). imposed_seconds: by the clocks alone, barriers included. others_waited: what clocks and durations agree on,
 -- so that it is neither an error of the clocks nor a late return from the call. It is the time from the first to the last arrival or the longest stay minus the
 -- shortest, whichever is less, and counts only where the last rank to come also had the shortest stay. Barriers are left out, because their purpose is to wait.
+-- Collectives may be in flight together (DDP's buckets): time in which several of them wait for a rank counts once in others_waited, and in each of them in the sums.
 -- `probing ask straggler` tells whether it is more than chance.
 CREATE VIEW stragglers_made AS
 SELECT s.*, coalesce(c.cost, 0) AS others_waited
@@ -74,8 +75,11 @@ FROM (
     WINDOW w AS (PARTITION BY seq, "group", op, attempt, run)
   ) WHERE n > 1 AND comparable GROUP BY run, rank
 ) s LEFT JOIN (
-  SELECT run, last_rank, sum(min(skew_ms, longest_ms - shortest_ms)) / 1e3 AS cost FROM collectives
-  WHERE complete = arrived AND last_rank = shortest_rank AND op <> 'barrier' GROUP BY run, last_rank
+  SELECT run, last_rank, sum(min(cost, max(last_enter - waited_until, 0))) AS cost FROM (
+    SELECT *, coalesce(max(last_enter) OVER (PARTITION BY run, last_rank ORDER BY last_enter - cost ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS waited_until
+    FROM (SELECT run, last_rank, last_enter, min(skew_ms, longest_ms - shortest_ms) / 1e3 AS cost FROM collectives
+      WHERE complete = arrived AND last_rank = shortest_rank AND op <> 'barrier'))
+  GROUP BY run, last_rank
 ) c ON c.last_rank = s.rank AND c.run IS s.run
 ORDER BY others_waited DESC, imposed_seconds DESC, rank;
 

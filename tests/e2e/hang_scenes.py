@@ -189,6 +189,44 @@ def lock():
     all_reduce()
 
 
+def hold_at_fork():
+    """A lock is held by a thread while rank 2 forks: its child waits for it, and rank 2 for the child."""
+    lock = threading.Lock()
+    if RANK == FAULTY:
+        with lock:
+            child = os.fork()
+            if not child:
+                take(lock)
+        wait_for(child)
+    all_reduce()
+
+
+def take(lock):
+    with lock:  # in the child
+        pass
+
+
+def wait_for(child):
+    os.waitpid(child, 0)  # for the child
+
+
+def two_locks():
+    """Two threads of rank 2 take two locks in different order."""
+    a, b = threading.Lock(), threading.Lock()
+    met = threading.Barrier(2)
+    if RANK == FAULTY:
+        threading.Thread(target=take_both, args=(b, a, met), name="other", daemon=True).start()
+        take_both(a, b, met)
+    all_reduce()
+
+
+def take_both(first, second, met):
+    with first:
+        met.wait()
+        with second:  # never
+            pass
+
+
 def read_config():
     with open(DIR + "/fifo") as f:
         return f.read()

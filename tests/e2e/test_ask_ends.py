@@ -26,6 +26,17 @@ def test_died_and_last(build, run, simulated_job):
     assert "the last moment recorded" in answer and len(tables[0]) == 8 and tables[0][0]["rank"] == 6
 
 
+def test_died_of_ranks_that_were_started_again(build, run, simulated_job, tmp_path):
+    """Who died first may be of an attempt that the job survived: what ended the last one is said, too."""
+    db = simulated_job("--runs", "3", "--restarts", "--kill", "2:4") / "out.db"
+    first = r"rank 2 \(process \d+\) on \S+ at \S+ \S+: killed by signal 9 \(SIGKILL\), last seen in .*; the ranks were started again 2 times, and in the last attempt "
+    answer, _ = ask(build, run, "died", db)
+    assert re.match(first + "no rank died$", answer), answer
+    last = "UPDATE trace_file SET end_reason = 'killed', signal = 9 WHERE rank = 5 AND attempt = (SELECT max(attempt) FROM trace_file);"
+    answer, _ = ask(build, run, "died", edited(db, tmp_path, last))
+    assert re.match(first + r"rank 5 \(process \d+\) was the first, at \S+: killed by signal 9 \(SIGKILL\)$", answer), answer
+
+
 def test_how_a_part_of_a_rank_ends_is_its_own_affair(build, run, simulated_job, tmp_path):
     """A data loader's worker ends by os._exit() when its rank does, whose call has just failed: the others have not waited for the worker."""
     script = (ALL_KILLED + RAISES % (21e8, "RuntimeError: Timed out", OTHERS) + FAILS.replace("200000000", "2000000000") % (4, OTHERS) + CHILD % 2 + "UPDATE trace_file SET role = 'dataloader', end_reason = '_exit', end_ts = %s + 2050000000 WHERE pid = 7;" % MOMENT)

@@ -214,7 +214,19 @@ def test_ranks_that_wait_in_another_file(build, run, simulated_job, tmp_path):
         c.executescript("DELETE FROM comm;" + MADE_ANEW)
     c.close()
     answer, _ = ask(build, run, "hang", db)
+    assert re.fullmatch(r"no call is incomplete, but ranks 0-7 wait in init_process_group since \S+ s before their end( at least)? \(\S+\): all ranks have come to it; the store .*", answer), answer
+    answer, _ = ask(build, run, "hang", edited(db, tmp_path, "UPDATE trace_file SET world_size = 9"))
     assert answer.startswith("no call is incomplete, but ranks 0-7 wait in init_process_group, which is over when all ranks have come, since ") and "not in it" not in answer
+
+
+def test_a_circle(build, run, simulated_job, tmp_path):
+    """Ranks 2 and 3 each receive from the other first. Those that wait for them in a collective are not in that circle, though they came to wait before it."""
+    facing = "DELETE FROM comm WHERE flags & 1 AND id >> 40 IN (SELECT id FROM trace_file WHERE rank = 2);" \
+             "INSERT INTO comm SELECT f.last_id - 5, c.ts + 10000000, f.pid, c.pg, 1, 'recv', 8, 'float32', f.end_ts - c.ts - 10000000, 0, 5 - f.rank, NULL, 1" \
+             " FROM trace_file f, (SELECT pg, min(ts) AS ts FROM comm WHERE flags & 1) c WHERE f.rank IN (2, 3);"
+    answer, tables = ask(build, run, "hang", edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, facing + MADE_ANEW))
+    assert re.match(r"a circle, all wait for each other: recv number 1 of group default_pg: rank [23] waits in another, 1 of 8 \(rank [23]\) wait since ", answer), answer
+    assert sorted((r["op"], r["waiting"], r["waits_for"]) for r in tables[0][:2]) == [("recv", "2", "3"), ("recv", "3", "2")] and tables[0][2]["waiting"] == "0,1,4-7", tables[0]
 
 
 @pytest.mark.parametrize("order, hangs", [("init_process_group train", 0), ("train init_process_group", 1)])

@@ -129,7 +129,12 @@ def line_of(text):
 # What rank 2 does instead of coming to the collective: the line of hang_scenes.py that it is in, and its function there.
 ELSEWHERE = {"never_comes": ("gone_elsewhere", "time.sleep(600)  # elsewhere"), "loader": ("train_on", "for _ in loader:"),
              "lock": ("take_twice", "with lock:  # again"), "fifo": ("read_config", 'open(DIR + "/fifo")'),
-             "flock": ("lock_file", "fcntl.flock(f, fcntl.LOCK_EX)  # forever")}
+             "flock": ("lock_file", "fcntl.flock(f, fcntl.LOCK_EX)  # forever"), "hold_at_fork": ("wait_for", "os.waitpid(child, 0)  # for the child"),
+             "two_locks": ("take_both", "with second:  # never")}
+# What else the answer names: who the rank that is elsewhere waits for.
+FOR = {"loader": r"; its data loader \(process \d+\) in Data.read_slowly \(hang_scenes.py:\d+\)",
+       "hold_at_fork": r"; it waits for the end of its child process \d+, which is in take \(hang_scenes.py:\d+\)",
+       "two_locks": r"; its thread other waits for a lock, too, in take_both \(hang_scenes.py:\d+\)"}
 
 
 @pytest.mark.limit(300)
@@ -148,12 +153,11 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
     assert tables[0][0]["waiting"] == "0,1,3" and tables[0][0]["waits_for"] == "2" and len(tables[0]) == 1
     assert tables[1][0]["last_call"].startswith("all_reduce number %d of" % (tables[0][0]["seq"] - 1))
     inner = {r["role"]: r["func"] for r in reversed(tables[2])}
-    read = r"; its data loader \(process \d+\) in Data.read_slowly \(hang_scenes.py:\d+\)$"
-    assert bool(re.search(read, answer)) == (scene == "loader"), answer
+    assert re.search(r"\): rank 2 is in [^;]*%s$" % FOR.get(scene, ""), answer), answer
     if scene == "loader":  # the rank's worker, from which the data do not come
         assert inner["dataloader"] == "Data.read_slowly", tables[2]
     else:
-        assert set(inner) == {"worker"} and inner["worker"] == func
+        assert set(inner) == ({"worker", ""} if scene == "hold_at_fork" else {"worker"}) and inner["worker"] == func
 
 
 @pytest.mark.limit(300)

@@ -24,12 +24,14 @@ SELECT run, sum(seconds) AS seconds FROM (SELECT f.run, f.attempt, max(seconds -
     WHERE rank NOT NULL OR EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN f.first_id AND f.last_id) GROUP BY run, attempt, coalesce(rank, 'trace ' || id)) f
   LEFT JOIN began b ON b.run IS f.run AND b.attempt = f.attempt GROUP BY f.run, f.attempt)
 GROUP BY run;
-CREATE TEMP TABLE waits AS -- of each collective: who was waited for, by clocks and durations both (NULL: they do not agree), and for how long: the view's others_waited
-SELECT c.run, ntile(10) OVER w AS tenth, row_number() OVER w - 1 AS nth, count(*) OVER (PARTITION BY c.run) AS n, c.size, iif(last_rank = shortest_rank, last_rank, NULL) AS rank,
-  min(skew_ms, longest_ms - shortest_ms) / 1e3 AS cost, first_enter AS at
-FROM collectives c JOIN began b ON b.run IS c.run AND b.attempt = c.attempt
-WHERE complete = arrived AND arrived > 1 AND op <> 'barrier' AND skew_ms NOT NULL AND first_enter >= b.at
-WINDOW w AS (PARTITION BY c.run ORDER BY first_enter);
+CREATE TEMP TABLE waited AS -- of each collective: who was waited for, by clocks and durations both (NULL: they do not agree), and for how long: as in the view, what another one in flight counts already left out
+SELECT run, size, rank, at, before, min(cost, max(last_enter - waited_until, 0)) AS cost FROM (
+  SELECT *, coalesce(max(last_enter) OVER (PARTITION BY run, before, rank ORDER BY last_enter - cost ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS waited_until FROM (
+    SELECT c.run, c.size, iif(last_rank = shortest_rank, last_rank, NULL) AS rank, first_enter AS at, first_enter < b.at AS before, last_enter, min(skew_ms, longest_ms - shortest_ms) / 1e3 AS cost
+    FROM collectives c JOIN began b ON b.run IS c.run AND b.attempt = c.attempt WHERE complete = arrived AND arrived > 1 AND op <> 'barrier' AND skew_ms NOT NULL));
+CREATE TEMP TABLE waits AS
+SELECT run, ntile(10) OVER w AS tenth, row_number() OVER w - 1 AS nth, count(*) OVER (PARTITION BY run) AS n, size, rank, cost, at
+FROM waited WHERE NOT before WINDOW w AS (PARTITION BY run ORDER BY at);
 CREATE TEMP TABLE parts AS -- scale 1: into `units`; scale 2: each for itself (of very many: some thousands)
 SELECT run, column1 AS scale, nth * most / n AS part, nth * most / n * 4 / most AS quarter, rank, cost, most AS parts, size FROM (
   SELECT w.*, column1, min(n, iif(column1 = 1, units, 4000)) AS most FROM waits w, rule, (VALUES(1), (2)) WHERE n >= 16 AND (column1 = 2 OR n < 100000));
@@ -119,5 +121,4 @@ UNION ALL
 SELECT 'median', round(median(forward), 6), round(median(backward), 6), round(median(optimizer), 6), round(median(data), 6), round(median(other), 6)
 FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM trace_file WHERE run IS (SELECT run FROM verdict LIMIT 1)) GROUP BY NULL;
 --= who was waited for before the first step, which does not count: ranks begin when they can
-SELECT last_rank AS rank, count(*) AS collectives, round(sum(min(skew_ms, longest_ms - shortest_ms)) / 1e3, 3) AS others_waited FROM collectives c JOIN began b ON b.run IS c.run AND b.attempt = c.attempt
-WHERE complete = arrived AND arrived > 1 AND op <> 'barrier' AND last_rank = shortest_rank AND first_enter < b.at AND c.run IS (SELECT run FROM verdict LIMIT 1) GROUP BY 1 ORDER BY 3 DESC LIMIT 3;
+SELECT rank, count(*) AS collectives, round(sum(cost), 3) AS others_waited FROM waited WHERE before AND rank NOT NULL AND run IS (SELECT run FROM verdict LIMIT 1) GROUP BY 1 ORDER BY 3 DESC LIMIT 3;

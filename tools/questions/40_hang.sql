@@ -5,18 +5,18 @@ CREATE TEMP TABLE hung AS -- what view hangs says; whose recording has no end an
 SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
   CASE iif(h.state IN ('silent', 'dead', 'never came') AND t.end_reason IS NULL, is_running(t.boot_id, t.pid), 0) WHEN 2 THEN 'is stopped' WHEN 1 THEN 'never came' ELSE replace(h.state, 'silent', 'dead') END AS state
 FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id;
-CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes
+CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes; in_circle: it is waited for who waits in it, too (others wait for a circle, and are none)
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
-  ranges(rank) AS who, json_group_array(rank) AS ids, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
+  ranges(rank) AS who, max(level IS NULL AND EXISTS (SELECT value FROM json_each('[' || waiters || ']') INTERSECT SELECT rank FROM hung WHERE level IS NULL)) AS in_circle, json_group_array(rank) AS ids, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
 FROM (SELECT *, row_number() OVER (PARTITION BY run, "group", seq, op, waiters, state ORDER BY iif(state IN ('dead', 'ended'), end_ts, NULL), rank) AS nth FROM hung)
 GROUP BY run, "group", seq, op, waiters, state
-ORDER BY min(level) IS NULL, min(level), max(cause) DESC, state IN ('cut off', 'not recorded'), state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
+ORDER BY min(level) IS NULL, min(level), max(cause) DESC, in_circle DESC, state IN ('cut off', 'not recorded'), state NOT IN ('other call', 'other size'), state <> 'dead', state = 'raised', min(since);
 CREATE TEMP TABLE event AS -- what processes recorded of their ends; of one that has gone on in other files (rotation), in any of these
 SELECT coalesce(t.program, t.id) AS process, e.* FROM trigger_event e JOIN trace_file t ON t.id = e.id >> 40 WHERE e.kind IN ('term', 'exception');
 CREATE INDEX temp.event_process ON event(process);
-CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then
+CREATE TEMP TABLE failed AS -- in whom the first of them is over, since when, and after how long; what ends in a process that was told to end in it waited until then (messages of one number are several, between two ranks each)
 SELECT coalesce(t.rank, o.rank) AS rank, coalesce(t.program, t.id) AS process, c.ts + c.duration AS until, c.duration AS waited FROM (SELECT *, (SELECT max(l.attempt) FROM trace_file l WHERE l.run IS waits.run) AS attempt FROM waits LIMIT 1) w
-CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
+CROSS JOIN comm c ON NOT c.flags & 1 AND c.seq = w.seq AND c.op = w.op AND c.op NOT IN ('send', 'recv') CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS w.run
 LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank
 WHERE coalesce(g.name, 'group ' || c.pg) = w."group" AND t.attempt = w.attempt
   AND NOT EXISTS (SELECT 1 FROM event e WHERE e.process = coalesce(t.program, t.id) AND e.kind = 'term' AND e.ts BETWEEN c.ts AND c.ts + c.duration);
@@ -24,9 +24,9 @@ CREATE TEMP TABLE raised AS -- the same, together (without who came when it had 
 SELECT count(DISTINCT rank) AS n, min(until) AS until, max(waited) AS waited, (SELECT iif(length(e.detail) > 160, substr(e.detail, 1, 157) || '...', e.detail) FROM failed f JOIN event e ON e.process = f.process
   WHERE e.kind = 'exception' AND e.ts >= f.until - 1000000 - f.waited / 5000 ORDER BY e.ts LIMIT 1) AS said
 FROM failed WHERE NOT EXISTS (SELECT 1 FROM hung h WHERE h.state = 'late' AND h.rank = failed.rank);
-CREATE TEMP TABLE feeder AS -- if the rank that is named waits for its data loader: where those workers are that make a batch
+CREATE TEMP TABLE feeder AS -- if the rank that is named waits for its data loader, or for the end of a child process: where those workers are that make a batch, or that child
 WITH files AS MATERIALIZED (SELECT t.*, coalesce(t.program, t.id) AS process FROM (SELECT one_trace AS id FROM (SELECT * FROM waits LIMIT 1) WHERE state = 'never came') w JOIN trace_file o ON o.id = w.id
-    JOIN trace_file t ON t.id = o.id OR t.program = o.program OR t.ppid = o.pid AND t.host IS o.host AND t.run IS o.run AND t.role = 'dataloader'),
+    JOIN trace_file t ON t.id = o.id OR t.program = o.program OR t.ppid = o.pid AND t.host IS o.host AND t.run IS o.run AND (t.role = 'dataloader' OR t.end_reason IS NULL OR t.end_reason NOT IN ('exit', '_exit', 'exec'))),
   late AS MATERIALIZED (SELECT f.process, f.pid, f.ppid, f.role, max(s.ts), s.stack FROM files f -- of each process its main thread's last stack, in whichever of its files that is
     CROSS JOIN sample s ON s.id = (SELECT max(x.id) FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.stack IS NOT NULL
       AND x.thread IN (SELECT h.id - f.first_id FROM thread h WHERE h.trace = f.id AND h.tid = f.pid)) GROUP BY f.process)
@@ -34,7 +34,21 @@ SELECT group_concat(said, '; ') AS said FROM (
   SELECT printf('its data loader (process %d) in %s', c.pid, v.inner || iif(v.user <> v.inner, ', called by ' || v.user, '')) AS said
   FROM late p CROSS JOIN late c ON c.ppid = p.pid AND c.role = 'dataloader' CROSS JOIN files f ON f.process = c.process JOIN whereabouts v ON v.trace_id = f.id
   WHERE p.role IS NOT 'dataloader' AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = p.stack AND e.text LIKE '% (dataloader.py:%')
-    AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = c.stack AND e.text LIKE '% (fetch.py:%') ORDER BY c.pid LIMIT 3);
+    AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = c.stack AND e.text LIKE '% (fetch.py:%')
+  UNION ALL SELECT printf('it waits for the end of its child process %d, which is in %s', c.pid, v.inner || iif(v.user <> v.inner, ', called by ' || v.user, ''))
+  FROM late p CROSS JOIN late c ON c.ppid = p.pid AND c.role IS NOT 'dataloader' CROSS JOIN files f ON f.process = c.process JOIN whereabouts v ON v.trace_id = f.id
+  WHERE EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = p.stack AND k.depth < 3 AND r.type = 1 AND (r.name GLOB '*wait4' OR r.name GLOB '*waitpid' OR r.name GLOB '*waitid'))
+  ORDER BY 1 LIMIT 3);
+CREATE TEMP TABLE locked AS -- if its main thread waits for a lock: which of its threads wait for one, too (not in the standard library, where a thread waits for work so)
+WITH file AS MATERIALIZED (SELECT o.* FROM (SELECT one_trace AS id FROM (SELECT * FROM waits LIMIT 1) WHERE state = 'never came') w JOIN trace_file o ON o.id = w.id),
+  last AS MATERIALIZED (SELECT h.tid = f.pid AS is_main, coalesce(h.name, 'thread ' || h.tid) AS name, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner,
+      (SELECT z.file LIKE '%/lib/python_.%' AND z.file NOT LIKE '%-packages/%' FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0 ORDER BY y.depth LIMIT 1) AS is_library
+    FROM file f JOIN thread h ON h.trace = f.id AND coalesce(h.end_ts, f.end_ts) >= f.end_ts CROSS JOIN sample s ON s.id = (SELECT x.id FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.stack NOT NULL
+      AND x.thread = h.id - f.first_id ORDER BY x.id DESC LIMIT 1)
+    WHERE EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = s.stack AND k.depth < 8 AND r.type = 1 AND (r.name GLOB '*PyThread_acquire_lock*' OR r.name GLOB '*PyMutex_Lock*')
+      AND k.depth < (SELECT min(y.depth) FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0)))
+SELECT group_concat(said, '; ') AS said FROM (SELECT printf('its thread %s waits for a lock, too, in %s', name, inner) AS said FROM last
+  WHERE NOT is_main AND NOT is_library AND EXISTS (SELECT 1 FROM last WHERE is_main AND NOT is_library) ORDER BY name LIMIT 3);
 CREATE TEMP TABLE ended AS -- when the rank that is named ended (an exception's time: an interpreter that ends takes its time), and how: what it recorded in its last minute
 SELECT strftime('%H:%M:%f', coalesce((SELECT min(e.ts) / 1e9 FROM event e WHERE e.process = t.process AND e.kind = 'exception' AND e.tid = t.pid), t."end"), 'unixepoch') AS at, coalesce((SELECT rtrim(g.kind || ' ' || coalesce(g.detail, '')) FROM trace_file f CROSS JOIN triggers g ON g.trace_id = f.id
     WHERE (f.id = t.id OR f.program = t.process) AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
@@ -155,15 +169,15 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
       WHEN 'cut off' THEN printf('may have come or not (%s damaged, and without an end)', iif(n > 1, 'their traces are', 'its trace is'))
       WHEN 'is stopped' THEN iif(n > 1, 'are', 'is') || ' stopped, by SIGSTOP or a debugger (process ' || (SELECT pid FROM trace_file WHERE id = one_trace) || ')'
       WHEN 'raised' THEN 'raised an exception' || coalesce((SELECT ' (' || said || ')' FROM raised), '')
-      WHEN 'waits itself' THEN 'waits in another'
+      WHEN 'waits itself' THEN iif(n > 1, 'wait', 'waits') || ' in another'
       WHEN 'late' THEN printf('came %.1f s too late', (SELECT f.until - f.waited - r.until FROM failed f, raised r WHERE f.process = (SELECT coalesce(program, id) FROM trace_file WHERE id = one_trace)) / 1e9)
       ELSE 'never came' END) END
   || CASE WHEN state = 'from anybody' THEN ''
     WHEN is_over THEN (SELECT printf(', and the call failed in %d of %d at %s%s%s', r.n, size, strftime('%H:%M:%f', r.until / 1e9, 'unixepoch'),
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
-    ELSE printf(', %d of %d wait since %.1f s before the end (%s)', waiting, size, waited, strftime('%H:%M:%f', since, 'unixepoch')) END
+    ELSE printf(', %d of %d%s wait since %.1f s before the end (%s)', waiting, size, iif(in_circle AND waiting < 9, printf(' (rank%s %s)', iif(waiting > 1, 's', ''), waiters), ''), waited, strftime('%H:%M:%f', since, 'unixepoch')) END
   || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped', 'cut off', 'late') AND does <> '?'
-    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') ELSE '' END
+    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') || coalesce('; ' || (SELECT said FROM locked), '') ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
   || coalesce((SELECT iif(count(*) = 1, '; one more collective or message waits', printf('; %d more collectives and messages of %d group%s wait', count(*), count(DISTINCT "group"),
     iif(count(DISTINCT "group") > 1, 's', ''))) || ' for that' FROM waits w WHERE w.level > 0 HAVING count(*)), '')
@@ -171,8 +185,9 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
     FROM waits w, json_each(w.ids) WHERE w.state IN ('cut off', 'not recorded') AND waits.state NOT IN ('cut off', 'not recorded') HAVING count(*) > 0), '') AS answer
 FROM (SELECT *, (SELECT n FROM raised) > 0 AND NOT EXISTS (SELECT value FROM json_each('[' || waiters || ']') EXCEPT SELECT rank FROM failed) AS is_over FROM waits) waits -- is_over: nobody waits any more
 LIMIT 1)
-UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s, which is over when all ranks have come, since %.1f s before %s end%s (%s)', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
-    max(call), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), (SELECT iif(is_seen, '', ' at least') FROM joining ORDER BY since LIMIT 1), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'))
+UNION ALL SELECT printf('no call is incomplete, but rank%s %s wait%s in %s%s since %.1f s before %s end%s (%s)%s', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, '', 's'),
+    max(call), iif(count(DISTINCT rank) = (SELECT max(world_size) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1)) AND min(call LIKE 'init%'), '', ', which is over when all ranks have come,'), (max(until) - min(since)) / 1e9, iif(count(*) > 1, 'their', 'its'), (SELECT iif(is_seen, '', ' at least') FROM joining ORDER BY since LIMIT 1), strftime('%H:%M:%f', min(since) / 1e9, 'unixepoch'),
+    iif(count(DISTINCT rank) = (SELECT max(world_size) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1)) AND min(call LIKE 'init%'), ': all ranks have come to it; the store in which they meet, or the connections between them, are slow or do not work', ''))
   || coalesce((SELECT printf(': rank%s %s %s not in it', iif(count(*) > 1, 's', ''), ranges(rank), iif(count(*) > 1, 'are', 'is')) || '; rank ' || min(rank) || ' is in ' || (SELECT does FROM outside LIMIT 1) FROM outside HAVING count(*)), '')
   || coalesce((SELECT printf(': rank%s %s came to it when they had given up, %.1f s later', iif(count(*) > 1, 's', ''), ranges(j.rank), (min(j.since) - f.until) / 1e9) FROM joining j, gave_up f WHERE j.since > f.until HAVING count(*)), '')
   || coalesce((SELECT printf('; traces of %d of %d ranks are here', count(DISTINCT rank), max(world_size)) FROM trace_file WHERE run IS (SELECT run FROM joining LIMIT 1) HAVING count(DISTINCT rank) < max(world_size)), '')

@@ -63,7 +63,13 @@ CREATE TEMP TABLE unended AS -- whose recording just stops: nobody was left to s
 SELECT row_number() OVER (ORDER BY "end", id) AS nth, id, coalesce('rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') || ' on ' || coalesce(host, '?') AS who, rank, role, pid, host, file, "end"
 FROM trace t WHERE end_reason IS NULL AND exit_code IS NULL AND signal IS NULL AND "end" NOT NULL AND id NOT IN (SELECT trace_id FROM died) AND NOT is_running(boot_id, pid)
   AND NOT EXISTS (SELECT 1 FROM trace_file l WHERE l.pid = t.pid AND l.boot_id IS t.boot_id AND l.process_ts / 1e9 IS t.process_start AND l.start_ts / 1e9 >= t."end" AND l.id <> t.id);
-SELECT printf('%s on %s at %s%s: %s %s%s%s%s', CASE WHEN rank IS NULL AND EXISTS (
+CREATE TEMP TABLE again AS -- where a launcher started its ranks again after that: what ended the last attempt
+SELECT printf('; the ranks were started again %s, and in the last attempt %s', iif(n > 1, n || ' times', 'once'), coalesce((
+  SELECT printf('rank %d (process %d) was the first, at %s: %s %s', d.rank, d.pid, strftime('%H:%M:%f', d.timestamp, 'unixepoch'), d.kind, coalesce(d.detail, ''))
+  FROM died d JOIN trace_file f ON f.id = d.trace_id AND f.run IS l.run AND f.attempt = l.last WHERE d.rank NOT NULL AND d.trace_id NOT IN (SELECT id FROM part) ORDER BY coalesce(d.after, d.timestamp) LIMIT 1), 'no rank died')) AS said
+FROM (SELECT t.run, max(o.attempt) AS last, max(o.attempt) - t.attempt AS n FROM (SELECT * FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) d JOIN trace_file t ON t.id = d.trace_id AND t.rank NOT NULL
+  JOIN trace_file o ON o.run IS t.run GROUP BY t.run, t.attempt) l WHERE n > 0;
+SELECT printf('%s on %s at %s%s: %s %s%s%s%s%s', CASE WHEN rank IS NULL AND EXISTS (
     SELECT 1 FROM trace_file w JOIN trace_file l ON l.pid = w.ppid AND l.host IS w.host WHERE w.role = 'worker' AND l.id = trace_id) THEN 'the launcher (process ' || pid || ')'
   ELSE coalesce((SELECT coalesce('rank ' || l.rank || '''s data loader (process ' || l.pid || ')', 'data loader ' || l.pid || ' of process ' || l.ppid) FROM trace_file l WHERE l.id = trace_id AND l.role = 'dataloader'),
     'rank ' || rank || ' (process ' || pid || ')', 'rank ' || rank, 'process ' || pid, 'a process that is not named') END, coalesce((SELECT host FROM trace_file WHERE id = trace_id), '?'),
@@ -78,7 +84,8 @@ SELECT printf('%s on %s at %s%s: %s %s%s%s%s', CASE WHEN rank IS NULL AND EXISTS
       iif(max(h.state) = 'not recorded', iif(count(DISTINCT h.rank) > 1, 'traces are not here', 'trace is not here'), iif(count(DISTINCT h.rank) > 1, 'traces are cut off', 'trace is cut off')), h.op, h.seq, h."group")
     FROM hangs h WHERE h.cause AND h.state IN ('not recorded', 'cut off') AND died.kind = 'exception' AND h.since < died.timestamp + 1 AND NOT EXISTS (SELECT 1 FROM hangs o WHERE o.cause AND o.rank = died.rank AND o.run IS h.run) HAVING count(*)), ''),
   coalesce((SELECT printf(iif(n > 1, '; ' || n || ' recordings have no end: the first, of %s, stops %s that, at %s', '; the recording of %s has no end, and stops %s that, at %s'), u.who,
-    iif(u."end" < died.timestamp, 'before', 'after'), strftime('%H:%M:%f', u."end", 'unixepoch')) FROM unended u, (SELECT count(*) AS n FROM unended) WHERE u.nth = 1), '')) AS answer
+    iif(u."end" < died.timestamp, 'before', 'after'), strftime('%H:%M:%f', u."end", 'unixepoch')) FROM unended u, (SELECT count(*) AS n FROM unended) WHERE u.nth = 1), ''),
+  coalesce((SELECT said FROM again), '')) AS answer
 FROM (SELECT * FROM died ORDER BY coalesce(after, timestamp) LIMIT 1) died
 UNION ALL
 SELECT printf(iif(n > 1, n || ' recordings have no end; that of %s is the first to stop, at %s%s', 'the recording of %s stops at %s%s, and has no end')

@@ -283,7 +283,7 @@ MEANINGS = {
     ("stragglers", "came_last"): "number of these in which it came last",
     ("stragglers", "collectives"): "number of collectives that the rank took part in",
     ("stragglers", "imposed_seconds"): "sum of the times that the first rank waited for this one, over the collectives in which this one came last (s)",
-    ("stragglers", "others_waited"): "time that others waited for this rank, as far as clocks and durations agree, without barriers; the costliest rank comes first (s)",
+    ("stragglers", "others_waited"): "time that others waited for this rank, as far as clocks and durations agree, without barriers, time in several collectives counted once; the costliest rank comes first (s)",
     ("stragglers", "share"): "`came_last` divided by `collectives` (of 1)",
     ("stragglers", "waited_seconds"): "sum of the times that this rank itself waited for the last one to come (s)",
     ("stragglers", "was_shortest"): "number of these in which it stayed for the shortest time",

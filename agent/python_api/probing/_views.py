@@ -71,11 +71,11 @@ SELECT g.{q}group{q} AS {q}group{q}, g.seq AS seq, g.op AS op, g.arrived AS arri
   g.first_enter AS first_enter, g.last_enter AS last_enter, g.{q}exit{q} AS {q}exit{q},
   CASE WHEN g.comparable = 1 THEN g.skew_ns / 1e6 END AS skew_ms, CASE WHEN g.comparable = 1 THEN g.last_rank END AS last_rank,
   g.shortest_rank AS shortest_rank, g.shortest_ms AS shortest_ms, g.longest_ms AS longest_ms, g.bytes AS bytes, g.dtype AS dtype,
-  g.run AS run, g.attempt AS attempt
+  g.run AS run, g.attempt AS attempt, g.ts AS ts
 FROM (SELECT c.{q}group{q} AS {q}group{q}, c.seq AS seq, c.op AS op, c.run AS run, c.attempt AS attempt,
     count(DISTINCT c.rank) AS arrived, max(c.group_size) AS size,
     count(DISTINCT c.rank) - count(DISTINCT CASE WHEN c.complete = 0 THEN c.rank END) AS complete,
-    min(c.enter) AS first_enter, max(c.enter) AS last_enter, max(c.{q}exit{q}) AS {q}exit{q}, max(c.ts) - min(c.ts) AS skew_ns,
+    min(c.enter) AS first_enter, max(c.enter) AS last_enter, max(c.{q}exit{q}) AS {q}exit{q}, max(c.ts) AS ts, max(c.ts) - min(c.ts) AS skew_ns,
     CASE WHEN coalesce(max(c.clock_group), 0) = coalesce(min(c.clock_group), 0) THEN 1 ELSE 0 END AS comparable,
     max(CASE WHEN c.nth_last = 1 THEN c.rank END) AS last_rank,
     max(CASE WHEN c.nth_short = 1 AND c.complete = 1 THEN c.rank END) AS shortest_rank,
@@ -103,10 +103,21 @@ FROM (
     FROM comm_metrics m WHERE m.op NOT IN ('send', 'recv') AND m.complete = 1 AND m.completion <> 'raised'
   ) w WHERE w.n > 1 AND coalesce(w.last_clock, 0) = coalesce(w.first_clock, 0) GROUP BY w.run, w.rank
 ) s LEFT JOIN (
-  SELECT coalesce(o.run, '') AS of_run, o.last_rank AS last_rank,
-    sum(CASE WHEN o.skew_ms < o.longest_ms - o.shortest_ms THEN o.skew_ms ELSE o.longest_ms - o.shortest_ms END) / 1e3 AS cost
-  FROM collectives o WHERE o.complete = o.arrived AND o.last_rank = o.shortest_rank AND o.op <> 'barrier'
-  GROUP BY coalesce(o.run, ''), o.last_rank
+  SELECT d.of_run AS of_run, d.last_rank AS last_rank,
+    sum(CASE WHEN d.ts <= d.waited_until THEN 0.0 WHEN d.ts - d.waited_until < d.cost THEN 1.0 * (d.ts - d.waited_until) ELSE d.cost END) / 1e9 AS cost
+  FROM (
+    SELECT e.of_run AS of_run, e.last_rank AS last_rank, e.ts AS ts, e.cost AS cost,
+      lag(e.latest) OVER (PARTITION BY e.of_run, e.last_rank ORDER BY e.since, e.ts) AS waited_until
+    FROM (
+      SELECT f.of_run AS of_run, f.last_rank AS last_rank, f.ts AS ts, f.cost AS cost, f.ts - f.cost AS since,
+        max(f.ts) OVER (PARTITION BY f.of_run, f.last_rank ORDER BY f.ts - f.cost, f.ts) AS latest
+      FROM (
+        SELECT coalesce(o.run, '') AS of_run, o.last_rank AS last_rank, o.ts AS ts,
+          1e6 * CASE WHEN o.skew_ms < o.longest_ms - o.shortest_ms THEN o.skew_ms ELSE o.longest_ms - o.shortest_ms END AS cost
+        FROM collectives o WHERE o.complete = o.arrived AND o.last_rank = o.shortest_rank AND o.op <> 'barrier'
+      ) f
+    ) e
+  ) d GROUP BY d.of_run, d.last_rank
 ) c ON c.last_rank = s.rank AND c.of_run = coalesce(s.run, '')
 ORDER BY others_waited DESC, imposed_seconds DESC, rank"""),
     ("runs", "The runs, each a program with all that it started.", """
