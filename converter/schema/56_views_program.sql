@@ -60,7 +60,7 @@ SELECT t.end_ts / 1e9, t.rank, 'killed',
       iif(t.cause LIKE '%(kernel log)', 'by signal 9 (SIGKILL)', 'by a signal that left no record: SIGKILL (kill -9, the OOM killer), SIGSEGV of a stack overflow, or another one as it ended')) END
     || coalesce(', ' || t.cause, ''),
   NULL, NULL, NULL, 0, NULL, NULL, t.id, t.pid
-FROM (SELECT t.*, (SELECT f.value FROM fact f WHERE f.id BETWEEN t.first_id AND t.last_id AND f.kind = 'end' AND f.key = 'cause' ORDER BY f.id DESC LIMIT 1) AS cause FROM trace_file t) t
+FROM (SELECT t.id, t.pid, t.rank, t.end_ts, t.end_reason, t.signal, t.first_id, t.last_id, t.program, (SELECT f.value FROM fact f WHERE f.id BETWEEN t.first_id AND t.last_id AND f.kind = 'end' AND f.key = 'cause' ORDER BY f.id DESC LIMIT 1) AS cause FROM trace_file t) t
 WHERE t.end_reason = 'killed' AND NOT EXISTS (
   SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id
   AND (e.kind = 'fatal' OR e.kind = 'term' AND e.ts > t.end_ts - 1000000000))

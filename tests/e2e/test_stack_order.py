@@ -180,7 +180,7 @@ def check_nested(build, run, record_until, convert, sql, spawn, python, tmp_path
     assert stacks and [named(s) for s in stacks] == [want] * len(stacks)
 
 
-@pytest.mark.pythons(min=(3, 10), max=(3, 13))
+@pytest.mark.pythons(min=(3, 10), max=(3, 14))
 @pytest.mark.parametrize("path, how, who", [("02120", "spin", "same")] + [
     pytest.param(*p, marks=pytest.mark.slow) for p in [("0321", "sleep", "thread"), ("02132", "sleep", "same"), ("0213", "spin", "thread")]])
 def test_older_interpreters_inside_newer_ones(build, run, record_until, convert, sql, spawn, python, tmp_path, path, how, who):
