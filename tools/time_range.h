@@ -16,8 +16,9 @@
 
 #include "../converter/when.h"
 
-/* sql: in SQLite's dialect (sql_dialect.h). Returns 1 with the range, wider by some seconds than asked for (*until may be WHEN_NOT: to the end); 0: all of the time, or there is no memory. now()
- * is taken for the end of the traces, which need not be known here. */
+/* sql: in SQLite's dialect (sql_dialect.h). Returns 1 with the range, wider by some seconds than asked for (*until may be WHEN_NOT: to the end).
+ * Returns 0 for all of the time, or when there is no memory; both are then left as they are. The end of the traces, which now() means, need not be
+ * known here. */
 int time_range_of(const char *sql, struct when *since, struct when *until);
 
 #endif

@@ -80,16 +80,21 @@ static void all_of_the_time(void **state) {
         "SELECT * FROM spans WHERE timestamp > now() - 5",
         "SELECT * FROM trace WHERE start > now() - 5",
         "SELECT * FROM samples WHERE timestamp > now() - 5 AND trace_id = (SELECT max(id) FROM trace)",
+        /* a lower bound that is clear, an upper one that is not */
+        "SELECT * FROM samples WHERE timestamp > now() - 5 AND timestamp < date_trunc('hour', now())",
+        /* a text that never ends */
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT * FROM c CROSS JOIN samples WHERE timestamp > now() - 5",
         "EXPLAIN SELECT * FROM samples WHERE timestamp > now() - 5",
         "CREATE TEMP TABLE x AS SELECT * FROM samples WHERE timestamp > now() - 5",
         "SELECT * FROM samples WHERE timestamp > now() - 5 AND no_such_column = 3",
         "SELECT * FROM samples WHERE timestamp > ",
     };
-    struct when since, until;
+    struct when since = {.from = WHEN_NOT}, until = {.from = WHEN_NOT};
 
     (void)state;
     for (size_t i = 0; i < sizeof sql / sizeof *sql; i++)
-        if (time_range_of(sql[i], &since, &until) != 0)
+        if (time_range_of(sql[i], &since, &until) != 0 || since.from != WHEN_NOT ||
+            until.from != WHEN_NOT)
             fail_msg("a range: %s", sql[i]);
 }
 
