@@ -103,12 +103,15 @@ def do_toggle(report, place):
                          BENCH_TICKER=os.path.join(place.build, "tests", "programs", "ticker"))
         found = toggle.summary(rounds)
         report_toggle(report, "### %s, %d rounds" % (name, len(rounds)), found)
-        for mode, by in found.items():
-            if mode in OURS:
-                report.bar("%s, slow-down, %s" % (name, mode), 2.0 if mode.startswith("1000") else 0.5, by["wall"][0], "%", by["wall"][1])
+        # At 1 kHz, what waking and a signal cost here, whoever samples, is most of the slow-down: the bar is what we add to that.
         for mode in OURS:
-            for than, words in ((mode.split(",")[0] + ", a bare tick", "a bare tick"), (toggle.AGAIN, '"%s"' % toggle.AGAIN)):
-                report.add("%s, %s: %s %% of wall time beyond %s." % (name, mode, signed(*toggle.slower(rounds, mode, than, 0)), words), "")
+            rate = mode.split(",")[0]
+            for than, limit in ((rate + ", a bare tick", 1.0 if rate == "1000 Hz" else None), (toggle.AGAIN, 0.5 if rate == "100 Hz" else None)):
+                value, error = toggle.slower(rounds, mode, than, 0)
+                words = '"%s"' % than if than == toggle.AGAIN else "a bare tick"
+                report.add("%s, %s: %s %% of wall time beyond %s." % (name, mode, signed(value, error), words), "")
+                if limit:
+                    report.bar("%s, slow-down beyond %s, %s" % (name, words, mode), limit, value, "%", error)
         report_rivals(report, name, rounds)
         if stopping:
             rounds = toggled(place, name, python, [what, 30 if place.quick else 100], BENCH_PEERS=json.dumps(stopping))
