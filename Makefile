@@ -38,7 +38,7 @@ ALL_CFLAGS := -std=gnu11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -D_GNU_SOURCE 
               -DPROBING_VERSION='"$(VERSION)"' -I. -I$(O)/gen $(SANFLAGS) $(CFLAGS)
 ALL_LDFLAGS := $(SANFLAGS) -Wl,-z,relro,-z,now $(LDFLAGS)
 # What demangles C++ names, where it can be linked (traces/symbol.c).
-LIBSUPCXX := $(filter /%,$(shell $(CC) -print-file-name=libsupc++.a))
+LIBSUPCXX := $(filter /%,$(shell $(CC) -print-file-name=libsupc++.a 2>/dev/null))
 DEMANGLE  := $(if $(LIBSUPCXX),-u __cxa_demangle $(LIBSUPCXX))
 
 # ---- folders: every .c file belongs to the one it lies in -----------------------------------------
