@@ -14,7 +14,7 @@ struct part {
 };
 
 #define KEPT_MOST                                                                                  \
-    ((size_t)32 << 20) /* bytes for what opening files finds out; usually enough for 2 GB */
+    ((size_t)24 << 20) /* bytes for what opening files finds out; usually enough for 1.5 GB */
 
 /* ns before and after the requested time, in which collectives are read too */
 #define AROUND 60000000000ll
