@@ -11,7 +11,7 @@ taken: $PYENV_ROOT/versions/* (default ~/.pyenv) and the system's /usr/include/p
 For each directory a small C program of offsetof()s is compiled against those headers and run. Two patch levels of
 one minor version must give the same numbers, else a range has to be split (see SPLITS). Fields that move
 within a minor version and cannot be seen from the headers at hand are checked again at run time by pywalk_init and
-pywalk_gil_holder. --check compares with an existing file and fails on a difference.
+gil_holder in threads.c. --check compares with an existing file and fails on a difference.
 """
 
 import argparse

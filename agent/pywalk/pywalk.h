@@ -105,8 +105,8 @@ int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64
 /* Sets *stamp to a number that changes when, in the newest interpreter, a thread state is added (new ones come first) or the newest one
  * is removed: two to four reads instead of a whole list. It does not change when other thread states are removed. Errors as above. */
 int pywalk_threads_newest(const struct pywalk *pw, uint64_t *stamp);
-/* Sets *tstate to the thread state of `interp` that holds its GIL (0: none of them). Two to four reads. -ENOTSUP: not known (3.6 without target.current). */
-int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate);
+/* Whether one of the thread states, up to a 0, holds its interpreter's GIL (not known in 3.6 without target.current). Three to five reads for each. */
+int pywalk_holds_gil(const struct pywalk *pw, const uint64_t *states);
 
 /* The native eval loop was entered for this frame: its caller is native code. (3.6-3.10: all frames.) */
 #define PYWALK_ENTRY     1u

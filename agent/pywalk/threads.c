@@ -11,7 +11,8 @@
 #define STACK_WORDS      64        /* of the C stack, read at a time */
 #define STACK_MOST       (1 << 20) /* bytes of it that are searched */
 
-int pywalk_gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate) {
+/* Sets *tstate to the thread state of `interp` that holds its GIL (0: none of them). Two to four reads. -ENOTSUP: not known (3.6 without target.current). */
+static int gil_holder(const struct pywalk *pw, uint64_t interp, uint64_t *tstate) {
     const struct pywalk_offsets *o = pywalk_offsets(pw);
     uint64_t holder = 0, gil = 0, back = 0;
     int32_t locked = 0;
@@ -90,7 +91,7 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
         last = fields[i] > last ? fields[i] : last;
     if (last > sizeof bytes - 8)
         return -ENOTSUP;
-    pywalk_gil_holder(pw, interp, &holder);
+    gil_holder(pw, interp, &holder);
     rc = mem_u64(pw, interp + f->interp_threads, &ts);
     while (rc == 0 && ts != 0) {
         if (*n == max) {
@@ -146,6 +147,15 @@ static void find_runner(const struct pywalk *pw, struct pywalk_thread *all, size
 
 uint64_t pywalk_interp(const struct pywalk *pw, uint64_t tstate) {
     return field_of(pw, tstate, pywalk_offsets(pw)->f.ts_interp);
+}
+
+int pywalk_holds_gil(const struct pywalk *pw, const uint64_t *states) {
+    uint64_t holder = 0, interp;
+
+    while (*states && !((interp = pywalk_interp(pw, *states)) != 0 &&
+                        gil_holder(pw, interp, &holder) == 0 && holder == *states))
+        states++;
+    return *states != 0;
 }
 
 int pywalk_runs_on(const struct pywalk *pw, uint64_t tstate, uint64_t sp, uint64_t ident) {

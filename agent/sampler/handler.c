@@ -76,7 +76,7 @@ static void record(struct handler *h, struct request *s, const ucontext_t *uc) {
     struct capture *c = &s->capture;
     struct live *live = h->live;
     unsigned flags = SAMPLE_ON_CPU;
-    uint64_t key, holder = 0, tstate, states[CAPTURE_STATES + 1], *in = states;
+    uint64_t key, tstate, states[CAPTURE_STATES + 1], *in = states;
     warm(h, s);
     c->nframes = c->npcs = 0;
     c->frames_cut = c->pcs_cut = 0;
@@ -97,8 +97,7 @@ static void record(struct handler *h, struct request *s, const ucontext_t *uc) {
     }
     if (__atomic_load_n(&live->native, __ATOMIC_RELAXED))
         capture_native(s, h->unwind, uc);
-    if (tstate && s->interp && pywalk_gil_holder(&h->pw, s->interp, &holder) == 0 &&
-        (holder == tstate || (holder && holder == in[0])))
+    if (tstate && pywalk_holds_gil(pw, in))
         flags |= SAMPLE_GIL;
     int rc = capture_store(c, h->dict, pw, s->ring, NULL, &key);
     if (rc) {

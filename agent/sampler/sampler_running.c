@@ -125,9 +125,7 @@ static int same_again(void *ctx) {
 }
 
 unsigned sampled_flags(struct sampler_table *s, const struct sampled *t) {
-    uint64_t holder = 0;
-    int gil = !pywalk_gil_holder(&s->pw, t->interp, &holder) && holder == t->tstate;
-    return SAMPLE_ON_CPU | SAMPLE_OUTSIDE | (gil ? SAMPLE_GIL : 0);
+    return SAMPLE_ON_CPU | SAMPLE_OUTSIDE | (pywalk_holds_gil(&s->pw, t->states) ? SAMPLE_GIL : 0);
 }
 
 void sampled_read_running(struct sampler_table *s, struct sampled *t, uint64_t ts, uint64_t n,

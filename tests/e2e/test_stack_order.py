@@ -131,6 +131,12 @@ def stacks_of(sql, db, name):
     return [s for s in stacks.values() if any(func.split(".")[-1] == name and not file for func, file in s)]
 
 
+def check_gil(sql, db, name):
+    """A thread that runs holds the GIL, whichever of its interpreters it is in."""
+    rows = sql(db, "SELECT gil FROM samples WHERE state = 'running' AND sample_id IN (SELECT sample_id FROM backtrace WHERE func LIKE ?)", "%" + name)
+    assert rows and sum(gil for gil, in rows) > 0.8 * len(rows), rows
+
+
 def check(build, run, record_until, convert, sql, spawn, python, source, args, order, tmp_path, spells):
     script, name, native = tmp_path / "order.py", order[1], order[0][1:-1]
     script.write_text(source)
@@ -145,8 +151,11 @@ def check(build, run, record_until, convert, sql, spawn, python, source, args, o
     for spell in spells:  # a stack has everything in `order`, and no stack has some of it in another order
         done = record_until(lambda db: any((file if stripped else native in func) for s in stacks_of(sql, db, name) for func, file in s),
                             script, *args, spell, python=python, hz=1000)
-        stacks = stacks_of(sql, convert(done.trace), name)
+        db = convert(done.trace)
+        stacks = stacks_of(sql, db, name)
         assert stacks
+        if args[1] == "spin":
+            check_gil(sql, db, name)
         for frames in stacks:  # while sub_outer is being called or returns, map() is not there
             in_order(frames, order[not stripped and not any(native in func for func, _ in frames):])
 
@@ -176,8 +185,11 @@ def check_nested(build, run, record_until, convert, sql, spawn, python, tmp_path
     assert found[0]["interpreter"] == int(path[-1])
     leaf = "level_%d" % last
     done = record_until(lambda db: len(stacks_of(sql, db, leaf)) > (how == "spin"), script, library, path, how, who, python=python, hz=1000)
-    stacks = [s for s in stacks_of(sql, convert(done.trace), leaf) if any(file for _, file in s)]
+    db = convert(done.trace)
+    stacks = [s for s in stacks_of(sql, db, leaf) if any(file for _, file in s)]
     assert stacks and [named(s) for s in stacks] == [want] * len(stacks)
+    if how == "spin":
+        check_gil(sql, db, leaf)
 
 
 @pytest.mark.pythons(min=(3, 10), max=(3, 14))
