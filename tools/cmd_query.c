@@ -146,21 +146,40 @@ static int find_sql(char *const words[], int n) {
     return 0;
 }
 
-/* Prints that there are no rows and, for tables whose emptiness has a known reason, that reason. */
-static void explain_nothing(sqlite3 *db, const char *sql) {
-    sqlite3_stmt *st = NULL;
-    int no_gpu = strcasestr(sql, "gpu_metrics") &&
-                 sqlite3_prepare_v2(db, "SELECT 1 FROM gpu_metrics", -1, &st, NULL) == SQLITE_OK &&
-                 sqlite3_step(st) == SQLITE_DONE;
+/* Where the rows of a view come from, for views that are empty in many recordings. */
+static const struct {
+    const char *view, *from;
+} sources[] = {
+    {"gpu_metrics", "no GPU was seen (NVML: libnvidia-ml.so.1)"},
+    {"memory_allocations", "this version records no allocations of the heap; `probing ask memory` "
+                           "tells where memory grows"},
+    {"training_logs",
+     "training_logs is made of recorded variables: probing-record --exprs loss@train"},
+    {"variables", "variables are recorded by probing-record --exprs loss@train"},
+    {"comm_metrics", "comm_metrics are the collectives and messages of torch.distributed"},
+    {"torch_trace", "torch_trace has the calls of PyTorch's modules (--torch)"},
+    {"torch_modules", "torch_modules is made of the calls of PyTorch's modules (--torch)"},
+    {"steps", "steps are those of PyTorch's optimizers (--torch) or of probing.step()"},
+    {"spans", "spans are those of probing.span()"},
+};
 
-    sqlite3_finalize(st);
-    if (no_gpu)
-        tool_say("no rows: no GPU was seen (NVML: libnvidia-ml.so.1)");
-    else if (strcasestr(sql, "memory_allocations"))
-        tool_say("no rows: this version records no allocations of the heap; `probing ask memory` "
-                 "tells where memory grows");
-    else
-        tool_say("no rows");
+/* Prints that there are no rows and, if a view that the SQL names is empty, what its rows would be made of. */
+static void explain_nothing(sqlite3 *db, const char *sql) {
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        sqlite3_stmt *st = NULL;
+        char *probe = NULL;
+        int empty = strcasestr(sql, sources[i].view) &&
+                    (probe = sqlite3_mprintf("SELECT 1 FROM %s LIMIT 1", sources[i].view)) &&
+                    sqlite3_prepare_v2(db, probe, -1, &st, NULL) == SQLITE_OK &&
+                    sqlite3_step(st) == SQLITE_DONE;
+        sqlite3_finalize(st);
+        sqlite3_free(probe);
+        if (empty) {
+            tool_say("no rows: %s", sources[i].from);
+            return;
+        }
+    }
+    tool_say("no rows");
 }
 
 struct query {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """probing-query: formats, inputs and errors. Tables are compared byte for byte."""
+import contextlib
 import csv
 import fcntl
 import io
@@ -159,6 +160,19 @@ def test_no_rows(build, run, db, form, empty):
     out = query(build, run, "-f", form, db, "SELECT 1 AS a WHERE 0", binary=True)
     assert out.stdout.decode() == empty
     assert out.stderr == b"probing-query: no rows\n"
+
+
+@pytest.mark.parametrize("table, sql, said", [
+    ("training_logs", "SELECT loss FROM training_logs", "training_logs is made of recorded variables: probing-record --exprs loss@train"),
+    ("spans", "SELECT count(*) FROM Spans GROUP BY name", "spans are those of probing.span()")])
+def test_what_empty_tables_are_made_of(build, run, tmp_path, table, sql, said):
+    db = tmp_path / "made.db"
+    with contextlib.closing(sqlite3.connect(db)) as c:
+        c.execute("CREATE TABLE %s(name, loss)" % table)
+    assert query(build, run, db, sql).stderr == "probing-query: no rows: %s\n" % said
+    with contextlib.closing(sqlite3.connect(db)) as c, c:
+        c.execute("INSERT INTO %s VALUES ('a', 1)" % table)
+    assert query(build, run, db, sql + " LIMIT 0").stderr == "probing-query: no rows\n"
 
 
 def test_many_rows_in_order(build, run, db):
