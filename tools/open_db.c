@@ -324,7 +324,7 @@ static int of_process(char *const **paths, int n) {
     return code;
 }
 
-/* Puts the range of time that the SQL asks for into *part, if it names one and the traces are long. Returns whether it did. */
+/* Puts the range of time that the SQL asks for into *part, if it names one and the traces are long. Returns as time_range_of(). */
 static int narrow(struct db_part *part, const struct inputs *in) {
     struct stat st;
     off_t bytes = 0;
@@ -334,7 +334,7 @@ static int narrow(struct db_part *part, const struct inputs *in) {
     for (size_t i = 0; i < in->n; i++)
         if (stat(in->file[i].path, &st) == 0 && S_ISREG(st.st_mode))
             bytes += st.st_size;
-    return bytes >= IS_LONG && time_range_of(part->sql, &part->since, &part->until);
+    return bytes >= IS_LONG ? time_range_of(part->sql, &part->since, &part->until) : 0;
 }
 
 /* Opens an empty database, for a question that reads nothing of what was recorded. */
@@ -406,15 +406,26 @@ static int open_part(sqlite3 **out, char *const *paths, int n, int flags,
         rc = *out ? rc : 0;
         int usable = open_kept(out, &in, part, need = 0, &cached, flags);
         struct db_part asked = *part;
-        int narrowed = !*out && narrow(&asked, &in);
+        int narrowed = *out ? 0 : narrow(&asked, &in);
         if (!*out && part->sql)
             need = usable && is_all && !narrowed && !part->alone
                        ? need_of_traces(part->sql) /* the next question may be about anything */
                        : need_of_part(part->sql);
-        if (!*out && (need || narrowed))
-            usable = open_kept(out, &in, &asked, need ? need |= left_out : 0, &cached, flags);
-        if (!*out)
-            rc = open_traces(out, &in, &asked, need, usable ? &cached : NULL, flags);
+        need |= need ? left_out : 0;
+        while (!*out && rc == 0) {
+            if (need || narrowed)
+                usable = open_kept(out, &in, &asked, need, &cached, flags);
+            if (!*out)
+                rc = open_traces(out, &in, &asked, need, usable ? &cached : NULL, flags);
+            if (*out && narrowed == TIME_RANGE_CHECK && asked.until.from != WHEN_NOT &&
+                !time_range_is_whole(*out, &asked.until)) {
+                sqlite3_close(*out);
+                *out = NULL;
+                asked.until.from = WHEN_NOT;
+                flags |= DB_SAID;
+                rc = TOOL_OK;
+            }
+        }
     }
     inputs_free(&in);
     return rc;

@@ -11,21 +11,31 @@
 
 #define MOST 100000 /* instructions of SQLite */
 
+/* seconds more than asked for; AT_ONCE: of views whose rows are of one moment */
+#define MARGIN  10.0
+#define AT_ONCE 1.0
+
 /* The views, and by how many seconds more than asked for is converted: what a row says of the time around it (the step that a call is in, the end of a
- * collective) is then there. The whole of a step or a call is converted where any part of it lies in the range. */
+ * collective) is then there. The whole of a step or a call is converted where any part of it lies in the range; what else takes longer
+ * than the margin is found afterwards, by time_range_is_whole(). */
 static const struct view {
     const char *name;
     double margin;
-    int has_until; /* also without what comes after the range */
 } views[] = {
-    {"samples", 1, 1},       {"backtrace", 1, 1},       {"torch_trace", 10, 0}, {"steps", 10, 0},
-    {"comm_metrics", 10, 0}, {"profiling_data", 10, 0}, {NULL, 0, 0},
+    {"samples", AT_ONCE},
+    {"backtrace", AT_ONCE},
+    {"torch_trace", MARGIN},
+    {"steps", MARGIN},
+    {"comm_metrics", MARGIN},
+    {"profiling_data", MARGIN},
+    {NULL, 0},
 };
 
 struct range {
     double from, until;
     int opened, bounded; /* cursors that were opened, and that were given a lower bound */
     int refused;         /* a bound is no number */
+    int long_rows;       /* rows of one of the views take a time */
 };
 
 struct table {
@@ -127,7 +137,7 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *kinds, int 
         if (kinds[i] != '>' && at < until)
             until = at;
     }
-    until = t->view->has_until ? until + t->view->margin : INFINITY;
+    until += t->view->margin;
     if (!isfinite(from)) {
         r->refused = 1;
     } else if (!c->bounded) {
@@ -136,6 +146,7 @@ static int filter(sqlite3_vtab_cursor *base, int number, const char *kinds, int 
     }
     r->from = fmin(r->from, from - t->view->margin);
     r->until = fmax(r->until, until);
+    r->long_rows |= t->view->margin > AT_ONCE;
     return SQLITE_OK;
 }
 
@@ -228,7 +239,7 @@ static int run(sqlite3 *db, const char *sql, struct range *r) {
 
     r->from = INFINITY;
     r->until = -INFINITY;
-    r->opened = r->bounded = r->refused = 0;
+    r->opened = r->bounded = r->refused = r->long_rows = 0;
     while (rc == SQLITE_OK && *sql) {
         sqlite3_stmt *st = NULL;
         rc = sqlite3_prepare_v2(db, sql, -1, &st, &sql);
@@ -314,5 +325,31 @@ int time_range_of(const char *sql, struct when *since, struct when *until) {
     }
     sqlite3_close(db);
     sqlite3_close(shape);
-    return found;
+    /* A distance from the end of the traces is a time in nanoseconds only when they have been read. */
+    if (found && r.long_rows && until->from == WHEN_BEFORE_LAST)
+        until->from = WHEN_NOT;
+    return found && r.long_rows && until->from != WHEN_NOT ? TIME_RANGE_CHECK : found;
+}
+
+int time_range_is_whole(sqlite3 *db, const struct when *until) {
+    static const char sql[] =
+        "WITH later AS (SELECT first_id, last_id, end_ts FROM trace_file WHERE end_ts > ?2)"
+        " SELECT NOT EXISTS (SELECT 1 FROM later t CROSS JOIN torch_step s ON s.id BETWEEN first_id AND last_id"
+        "   WHERE s.ts <= ?1 AND coalesce(s.ts + s.duration, t.end_ts) > ?2)"
+        " AND NOT EXISTS (SELECT 1 FROM later CROSS JOIN torch_call c ON c.id BETWEEN first_id AND last_id"
+        "   WHERE c.ts <= ?1 AND c.duration IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM later CROSS JOIN comm k ON k.id BETWEEN first_id AND last_id"
+        "   WHERE k.ts <= ?1 AND (k.flags & 1 OR k.ts + k.duration > ?2))"
+        " AND NOT EXISTS (SELECT 1 FROM later CROSS JOIN span p ON p.id BETWEEN first_id AND last_id"
+        "   WHERE p.ts <= ?1 AND NOT EXISTS (SELECT 1 FROM span_end e WHERE e.id = p.id))";
+    sqlite3_stmt *st = NULL;
+    int whole = 0;
+
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK) {
+        sqlite3_bind_int64(st, 1, when_add(until->ns, (int64_t)(-MARGIN * 1e9)));
+        sqlite3_bind_int64(st, 2, until->ns);
+        whole = sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int(st, 0);
+    }
+    sqlite3_finalize(st);
+    return whole;
 }

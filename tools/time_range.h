@@ -14,11 +14,20 @@
 #ifndef PROBING_TOOLS_TIME_RANGE_H
 #define PROBING_TOOLS_TIME_RANGE_H
 
+#include <sqlite3.h>
+
 #include "../converter/when.h"
 
-/* sql: in SQLite's dialect (sql_dialect.h). Returns 1 with the range, wider by some seconds than asked for (*until may be WHEN_NOT: to the end).
+/* The range has an end, and rows that begin in it may have theirs after it: time_range_is_whole() is to be asked when it is converted. */
+#define TIME_RANGE_CHECK 2
+
+/* sql: in SQLite's dialect (sql_dialect.h). Returns 1 or TIME_RANGE_CHECK with the range, wider by some seconds than asked for (*until may be WHEN_NOT: to the end).
  * Returns 0 for all of the time, or when there is no memory; both are then left as they are. The end of the traces, which now() means, need not be
  * known here. */
 int time_range_of(const char *sql, struct when *since, struct when *until);
+
+/* Returns 1 when the database, made of the range up to *until, has all of the rows that begin in the range asked for: none of their steps,
+ * calls, collectives or spans goes on after *until. Otherwise, or on errors, returns 0: convert without that end. */
+int time_range_is_whole(sqlite3 *db, const struct when *until);
 
 #endif

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A question with a range of time in its SQL, to long traces: only that part is converted, and the answer is that of the whole."""
 import os
+import re
 import sqlite3
 
 from live_helpers import cache  # noqa: F401
@@ -28,8 +29,12 @@ def test_only_the_range_is_converted(fleet, build, run, cache, tmp_path):  # noq
         answer = ask(whole, sql)
         assert len(answer) > 100 and ask(job, sql) == answer, sql
         assert ask(job, sql) == answer, sql  # from the database that is kept
+    for view in ("torch_trace", "comm_metrics", "profiling_data"):  # nor what comes after the range
+        sql = "SELECT %s FROM %s WHERE %s" % (COLUMNS[view], view, RANGES[2])
+        answer = ask(whole, sql)
+        assert len(answer) > 10 and ask(job, sql) == answer, sql
     kept = list(cache.glob("*.db"))
-    assert len(kept) == len(COLUMNS)
+    assert len(kept) == len(COLUMNS) + 3
     assert all(rows(k, "sample") < rows(whole, "sample") / 10 and rows(k, "torch_call") < rows(whole, "torch_call") / 6 for k in kept)
     # Names with `python.` need all types of records: still of the range alone, and the database of that is not taken for one of the whole.
     sql = "SELECT count(*) FROM python.torch_trace WHERE " + RANGES[0]
@@ -40,3 +45,12 @@ def test_only_the_range_is_converted(fleet, build, run, cache, tmp_path):  # noq
     n = len(list(cache.glob("*.db")))
     sql = "SELECT count(*) FROM samples WHERE timestamp > now() - 7"
     assert ask(job, sql) == ask(whole, sql) and len(list(cache.glob("*.db"))) == n
+
+
+def test_what_goes_on_after_the_range(fleet, build, run, cache):  # noqa: F811
+    """A rank works for 30 seconds before its collectives: those of a step that begins in the range are long after it."""
+    job, _ = fleet("slow", "--ranks", 8, "--nodes", 1, "--minutes", 13, "--hz", 200, "--threads", 4, "--straggler", "3:30000")
+    assert sum(os.path.getsize(str(p)) for p in job.rglob("*.zst")) > 16 << 20
+    sql = "SELECT step, duration, communication FROM steps WHERE rank = 3 AND timestamp >= 1760000030 AND timestamp < 1760000035"
+    part, whole = [run([build.tool("probing-query"), "--csv"] + options + [job, sql]).stdout for options in ([], ["--from", "1760000000"])]
+    assert part == whole and re.fullmatch(r"step,duration,communication\r?\n1,30[.]\d+,0[.]00\d+\r?\n", part), part
