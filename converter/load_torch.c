@@ -10,6 +10,7 @@
 #include "torch_ends.h"
 #include "torch_interval.h"
 #include "torch_pipe.h"
+#include "torch_read.h"
 #include "torch_rows.h"
 #include "torch_tables.h"
 
@@ -25,6 +26,7 @@ struct job {
     uint8_t *kept; /* result of torch_state_save() there */
     size_t nkept;
     struct torch_ends ends;
+    struct torch_read read;
     int goes_on; /* 1: the trace may grow, and is read completely */
     /* 1: rows were left out, because there are more than the length of the trace allows */
     int refused;
@@ -257,6 +259,11 @@ static int take_steps(struct job *j, const struct trace_value *v) {
         if (e.kind != TORCH_OPEN && e.ts < p->least)
             p->least = e.ts;
         err = torch_steps_event(&j->at.steps, v[TRACE_torch_calls_tid].u, &e);
+        if (!err && e.kind != TORCH_OPEN &&
+            torch_steps_waits(&j->at.steps, v[TRACE_torch_calls_tid].u)) {
+            torch_decode_pass(&d);
+            j->at.most = d.ts > j->at.most ? d.ts : j->at.most;
+        }
     }
     return err ? SQLITE_NOMEM : SQLITE_OK;
 }
@@ -341,26 +348,22 @@ static int take_name(struct job *j, const struct trace_value *v) {
 /* before: called for each block, before its records. */
 static int each(struct job *j, size_t from, int record, int (*before)(struct job *, size_t),
                 int (*take)(struct job *, const struct trace_value *)) {
-    struct reader *r = j->l->shared.reader;
-    struct reader_data data = {0};
     struct trace_value v[TRACE_MAX_FIELDS];
     struct trace_rows rows;
     int rc = SQLITE_OK;
-    for (size_t i = from; rc == SQLITE_OK && i < reader_blocks(r); i++) {
+    for (size_t i = from; rc == SQLITE_OK && i < reader_blocks(j->l->shared.reader); i++) {
         if (before)
             rc = before(j, i);
         if (rc != SQLITE_OK)
             break;
-        int err = reader_may_hold(r, i, 1ull << record) ? reader_load(r, i, &data) : -ENOENT;
+        int err = torch_read_block(&j->read, i, record, &rows);
         if (err == -ENOMEM)
             rc = SQLITE_NOMEM;
         if (err)
             continue;
-        trace_rows_start(&rows, &data.h, data.data);
         while (rc == SQLITE_OK && trace_rows_next(&rows, 1ull << record, v) > 0)
             rc = take(j, v);
     }
-    reader_data_free(&data);
     return rc;
 }
 
@@ -427,13 +430,16 @@ static int load_calls(struct job *j) {
         rc = torch_tables_forget(l, &j->at);
     if (rc == SQLITE_OK && l->shared.types & VTAB_LAST_CALLS && !from)
         rc = torch_tables_last(l, &j->at);
-    return rc == SQLITE_OK ? torch_pipe_run(l, make_calls, j) : rc;
+    if (rc != SQLITE_OK)
+        return rc;
+    return has_rows(l) ? torch_pipe_run(l, make_calls, j) : make_calls(j, NULL);
 }
 
 /* was: result of torch_state_save() when the trace was read before. *again: set when rows written then would have to change. */
 static int load_from(struct load *l, const uint8_t *was, size_t n, int *again) {
     struct job j = {.l = l,
                     .base = (int64_t)((uint64_t)l->trace << 40),
+                    .read.reader = l->shared.reader,
                     .goes_on = !l->shared.hi && !l->meta->end_reason};
     size_t blocks = reader_blocks(l->shared.reader);
     int rc = SQLITE_OK, err = 0;
@@ -462,6 +468,7 @@ out:
     free(j.points);
     free(j.kept);
     torch_ends_free(&j.ends);
+    torch_read_free(&j.read);
     return rc;
 }
 

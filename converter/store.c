@@ -104,7 +104,7 @@ static int prepare(struct store *s) {
 
     sqlite3_free(sql);
     if (rc == SQLITE_OK)
-        rc = s->cache ? tables_add_live(s->db, s->asked, NULL) : tables_make(s->db);
+        rc = s->cache ? tables_add_live(s->db, s->asked, s->no_stacks, NULL) : tables_make(s->db);
     return store_failed(s, rc, "creating the tables");
 }
 
@@ -288,7 +288,8 @@ static int begin_adding(struct store *s) {
             "traces anew into another file",
             s->path, version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
             OUTPUT_SCHEMA_VERSION);
-    return s->cache ? store_failed(s, tables_add_live(s->db, s->asked, &s->added), "adding views")
+    return s->cache ? store_failed(s, tables_add_live(s->db, s->asked, s->no_stacks, &s->added),
+                                   "adding views")
                     : 0;
 }
 
@@ -300,6 +301,7 @@ int store_open(struct store *s, const char *out, unsigned how, const char *asked
     s->fd = -1;
     s->force = (how & STORE_FORCE) != 0;
     s->cache = (how & STORE_CACHE) != 0;
+    s->no_stacks = (how & STORE_NO_STACKS) != 0;
     s->grows = (how & (STORE_ADD | STORE_CACHE)) != 0;
     s->asked = asked;
     s->inputs = inputs;
@@ -415,15 +417,17 @@ int store_finish(struct store *s, sqlite3 **out) {
         sqlite3_busy_timeout(s->db, COMMIT_WAIT_MS);
     if (!err)
         err = store_failed(s, sqlite3_exec(s->db, "COMMIT", NULL, NULL, NULL), "writing");
-    if (!err && (!s->named || (s->cache && s->adding))) {
-        err = hand_over(s, out);
-    } else if (!err) {
+    /* a handle does not know its file's new name: whoever asks no question now may need it */
+    int keeps = !s->named || (s->cache && (s->adding || s->asked));
+    if (!err && !keeps) {
         rc = sqlite3_close(s->db);
         s->db = rc == SQLITE_OK ? NULL : s->db;
         err = store_failed(s, rc, "closing it");
-        if (!err && !s->adding)
-            err = put_in_place(s);
     }
+    if (!err && s->named && !s->adding)
+        err = put_in_place(s);
+    if (!err && keeps)
+        err = hand_over(s, out);
     store_abort(s);
     return err;
 }

@@ -22,7 +22,8 @@ struct store {
     sqlite3 *db;
     const struct inputs *inputs; /* borrowed: never replaced */
     int fd, force, named;
-    int cache, grows;  /* grows: more will be added later */
+    int cache, grows; /* grows: more will be added later */
+    int no_stacks;
     const char *asked; /* borrowed, during store_open() */
     size_t added;      /* number of views that were missing */
     int adding;        /* the database existed: everything is one transaction */
@@ -37,9 +38,9 @@ struct store {
  * transaction: after a failure, a full disk or a kill the database is as it was. Errors: -EPROTONOSUPPORT: its tables are of another
  * version; -EBUSY: another program is writing it; -EINVAL: it is not one of ours. STORE_CACHE: the database of a recording that is still
  * going on (convert.h). A new one stores no views (schema/66_views_stored.sql), and has only the views that `asked` can refer to
- * (schema_part.h; NULL: all); views that are missing later are added.
+ * (schema_part.h; NULL: all); views that are missing later are added. STORE_NO_STACKS: of such a one, its samples never get a stack.
  */
-enum { STORE_FORCE = 1, STORE_ADD = 2, STORE_CACHE = 4 };
+enum { STORE_FORCE = 1, STORE_ADD = 2, STORE_CACHE = 4, STORE_NO_STACKS = 8 };
 /* Returns 0 or -errno; after an error nothing is left behind. */
 int store_open(struct store *s, const char *out, unsigned how, const char *asked,
                const struct inputs *inputs);
@@ -48,7 +49,7 @@ void store_leave(struct store *s, sqlite3 **db);
 /* Turns an SQLite result code into a -errno and a sentence in st.error. */
 int store_failed(struct store *s, int rc, const char *doing);
 /* Returns 0 or -errno; either way the store is closed and no temporary file remains. *db is set to the handle of a database without a name,
- * and of a cache that existed, so that a question that follows need not read its schema again. */
+ * and of a cache that existed or is made for a question, so that this need not read its schema and pages again. */
 int store_finish(struct store *s, sqlite3 **db);
 void store_abort(struct store *s);
 

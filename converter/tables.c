@@ -12,6 +12,7 @@ static const char schema[] = {
     0};
 
 #define AFTER_LOAD "--@ after load"
+#define NO_STACKS  "--@ no stacks"
 
 /* Runs the part of the schema between two marks. Returns an SQLite result code. */
 static int run_part(sqlite3 *db, const char *from, const char *to) {
@@ -29,7 +30,7 @@ static int live_rc;
 
 static void find_live_parts(void) {
     const char *after = strstr(schema, AFTER_LOAD), *live = strstr(schema, "--@ not stored"),
-               *end = strstr(live, "--@ runs");
+               *end = strstr(live, NO_STACKS);
 
     live_rc = schema_part_add(&live_parts, schema, (size_t)(after - schema));
     if (live_rc == SQLITE_OK)
@@ -37,22 +38,27 @@ static void find_live_parts(void) {
 }
 
 /* For a recording that is going on: selects all tables and views, but of `kinds` only those that `sql` can refer to. */
-static int live_part(struct schema_part *p, const char *sql, int kinds) {
+static int live_part(struct schema_part *p, const char *sql, int kinds, int no_stacks) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const char *others = strstr(schema, NO_STACKS);
 
     pthread_once(&once, find_live_parts);
     *p = live_parts;
-    p->v = live_rc == SQLITE_OK ? malloc(live_parts.n * sizeof *p->v) : NULL;
+    /* space as schema_part_add() has it, in powers of two */
+    p->v = live_rc == SQLITE_OK ? malloc(2 * live_parts.n * sizeof *p->v) : NULL;
     if (!p->v)
         return SQLITE_NOMEM;
     memcpy(p->v, live_parts.v, p->n * sizeof *p->v);
-    schema_part_want(p, sql, kinds);
-    return SQLITE_OK;
+    int rc = no_stacks ? schema_part_add(p, others, (size_t)(strstr(others, "--@ runs") - others))
+                       : SQLITE_OK;
+    if (rc == SQLITE_OK)
+        schema_part_want(p, sql, kinds);
+    return rc;
 }
 
 int tables_make_live(sqlite3 *db, const char *sql) {
     struct schema_part p = {0};
-    int rc = live_part(&p, sql, SCHEMA_TABLES | SCHEMA_VIEWS);
+    int rc = live_part(&p, sql, SCHEMA_TABLES | SCHEMA_VIEWS, 0);
 
     if (rc == SQLITE_OK)
         rc = schema_part_make(&p, db);
@@ -63,7 +69,7 @@ int tables_make_live(sqlite3 *db, const char *sql) {
 int tables_have_views(sqlite3 *db, const char *sql) {
     struct schema_part p = {0};
     size_t n = 1;
-    int rc = live_part(&p, sql, SCHEMA_VIEWS);
+    int rc = live_part(&p, sql, SCHEMA_VIEWS, 0);
 
     if (rc == SQLITE_OK)
         rc = schema_part_missing(&p, db, &n);
@@ -73,7 +79,7 @@ int tables_have_views(sqlite3 *db, const char *sql) {
 
 int tables_has_name(const char *name) {
     struct schema_part p = {0};
-    int has = live_part(&p, NULL, 0) != SQLITE_OK;
+    int has = live_part(&p, NULL, 0, 0) != SQLITE_OK;
 
     for (size_t i = 0; i < p.n; i++)
         has |= p.v[i].name_len == strlen(name) &&
@@ -86,9 +92,9 @@ int tables_make(sqlite3 *db) {
     return run_part(db, schema, AFTER_LOAD);
 }
 
-int tables_add_live(sqlite3 *db, const char *sql, size_t *added) {
+int tables_add_live(sqlite3 *db, const char *sql, int no_stacks, size_t *added) {
     struct schema_part p = {0};
-    int rc = live_part(&p, sql, SCHEMA_VIEWS);
+    int rc = live_part(&p, sql, SCHEMA_VIEWS, no_stacks);
 
     if (rc == SQLITE_OK && added)
         rc = schema_part_missing(&p, db, added);

@@ -19,9 +19,9 @@
 int tables_make(sqlite3 *db);
 /* For a recording that is going on: creates, in any database, the tables and views that `sql` can refer to. */
 int tables_make_live(sqlite3 *db, const char *sql);
-/* Creates all tables, and those views. With `added` the database has some of them already and gets the missing ones; *added: how many of
+/* Creates all tables, and those views; with no_stacks, those for samples without stacks. With `added` the database has some of them already and gets the missing ones; *added: how many of
  * these were views. */
-int tables_add_live(sqlite3 *db, const char *sql, size_t *added);
+int tables_add_live(sqlite3 *db, const char *sql, int no_stacks, size_t *added);
 /* Returns 1 when the database of a recording that is going on has all views that `sql` can refer to. */
 int tables_have_views(sqlite3 *db, const char *sql);
 /* Returns 1 when a table or view of schema/ has that name, whether or not this database contains it. */

@@ -69,3 +69,31 @@ int torch_decode_next(struct torch_decode *d, struct torch_item *e) {
     }
     return err ? err : 1;
 }
+
+/* Returns the place after the varint at p, where VARINT_MAX bytes are readable; NULL: it is too long. */
+static inline const uint8_t *after(const uint8_t *p) {
+    for (const uint8_t *end = p + VARINT_MAX; p < end;)
+        if (!(*p++ & 0x80))
+            return p;
+    return NULL;
+}
+
+void torch_decode_pass(struct torch_decode *d) {
+    static const uint8_t more[] = {[TORCH_BACK] = 1, [TORCH_BACK_AT] = 2, [TORCH_SPAN] = 0};
+    const uint8_t *p = d->p;
+
+    while (p && d->end - p >= 4 * VARINT_MAX) {
+        unsigned kind = *p & 15;
+        uint64_t dt = 0;
+        if (kind >= sizeof more)
+            break;
+        p = after(p);
+        p = p ? varint_get_wide(p, &dt) : NULL;
+        for (int n = more[kind]; p && n; n--)
+            p = after(p);
+        if (!p || d->ts + dt < d->ts)
+            break;
+        d->p = p;
+        d->ts += dt;
+    }
+}

@@ -33,5 +33,10 @@ struct torch_item {
 void torch_decode_start(struct torch_decode *d, uint64_t ts, const uint8_t *p, size_t n);
 /* Returns 1; 0 at the end; -EBADMSG. */
 int torch_decode_next(struct torch_decode *d, struct torch_item *e);
+/*
+ * For a reader of steps alone: passes over events in which intervals begin or end, up to the next STEP, and leaves d->ts at the time of the last
+ * of them. Their times ascend from the previous event's. It may stop earlier, and before an event that is invalid.
+ */
+void torch_decode_pass(struct torch_decode *d);
 
 #endif

@@ -49,6 +49,7 @@ int torch_rows_start(struct torch_rows *t, sqlite3 *db, struct torch_pipe *pipe,
     t->base = base;
     t->begun = begun;
     t->first = begun + 1;
+    t->has_none = !db && !pipe;
     t->wait = malloc(TORCH_ROWS_WAIT * sizeof *t->wait);
     t->rc = t->wait ? SQLITE_OK : SQLITE_NOMEM;
     if (t->rc == SQLITE_OK && db && !pipe)
@@ -69,6 +70,8 @@ static void put_waiting(struct torch_rows *t, int all) {
 }
 
 int64_t torch_rows_begin(struct torch_rows *t) {
+    if (t->has_none)
+        return t->base + ++t->begun;
     if (t->begun - t->first + 1 >= TORCH_ROWS_WAIT)
         put_waiting(t, 1);
     if (t->rc != SQLITE_OK)
@@ -80,6 +83,8 @@ int64_t torch_rows_begin(struct torch_rows *t) {
 int torch_rows_put(struct torch_rows *t, const struct torch_row *row) {
     int64_t number = row->id - t->base;
 
+    if (t->has_none)
+        return t->rc;
     if (t->rc == SQLITE_OK && number < t->first) {
         t->rc = put_row(t, row);
     } else if (t->rc == SQLITE_OK) {
@@ -93,7 +98,7 @@ int torch_rows_put(struct torch_rows *t, const struct torch_row *row) {
 int torch_rows_leave_out(struct torch_rows *t, int64_t id) {
     int64_t number = id - t->base;
 
-    if (t->rc == SQLITE_OK && number >= t->first) {
+    if (t->rc == SQLITE_OK && number >= t->first && !t->has_none) {
         at(t, number)->ended = LEFT_OUT;
         put_waiting(t, 0);
     }
@@ -101,7 +106,8 @@ int torch_rows_leave_out(struct torch_rows *t, int64_t id) {
 }
 
 int torch_rows_end(struct torch_rows *t) {
-    put_waiting(t, 1);
+    if (!t->has_none)
+        put_waiting(t, 1);
     sqlite3_finalize(t->insert);
     free(t->wait);
     return t->rc;

@@ -27,6 +27,7 @@ struct torch_rows {
     /* ids base + first .. base + begun are waiting, each at its number % TORCH_ROWS_WAIT */
     int64_t first;
     struct torch_row *wait;
+    int has_none; /* 1: there is nowhere to put rows, so that none wait: only ids are given out */
     int rc;
 };
 

@@ -41,7 +41,7 @@ int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_it
         t->depth = 0;
         return 0;
     }
-    if (tid != t->leader || !t->grouped)
+    if (torch_steps_waits(t, tid))
         return 0;
     if (e->kind == TORCH_SPAN && e->arg == TORCH_SPAN_OPTIMIZER)
         t->depth++;

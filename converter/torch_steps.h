@@ -72,6 +72,10 @@ static inline int torch_steps_is(const struct torch_step *s) {
 static inline const struct torch_step *torch_steps_part(const struct torch_step *s) {
     return s->part ? s - s->part : NULL;
 }
+/* Returns 1 when the thread's next events tell nothing about steps, up to the next STEP, but for the time of the first of them. */
+static inline int torch_steps_waits(const struct torch_steps *t, uint64_t tid) {
+    return tid != t->leader || !t->grouped;
+}
 
 /* Both return 0 or -ENOMEM. */
 int torch_steps_event(struct torch_steps *t, uint64_t tid, const struct torch_item *e);

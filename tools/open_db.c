@@ -228,10 +228,12 @@ static int open_traces(sqlite3 **out, const struct inputs *in, const struct db_p
     return rc;
 }
 
-/* The memory of an answer comes in huge pages: a page of 4 KB takes a microsecond when it is touched first, and an answer needs a thousand of them. */
+/* The memory of an answer comes in huge pages: a page of 4 KB takes a microsecond when it is touched first, and an answer needs thousands of them. It is
+ * one heap for all threads, since that of another thread would come in small pages. */
 static void use_huge_pages(void) {
-    const uintptr_t size = 6 << 20, huge = 2 << 20;
+    const uintptr_t size = 24 << 20, huge = 2 << 20;
 
+    mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     mallopt(M_TOP_PAD, (int)size);

@@ -110,11 +110,63 @@ static void test_statements(void **state) {
     sqlite3_close(db);
 }
 
+/* Where samples have no stacks, view samples is another one: it gives the same, and joins nothing for it. */
+static void test_samples_without_stacks(void **state) {
+    static const char rows[] =
+        "INSERT INTO trace_file(id, file, first_id, last_id, pid, rank, bytes, blocks, records, lost, complete, clock, clock_anchors, period_ns, periods, attempt)"
+        " VALUES(1, 'a', 1 << 40, (2 << 40) - 1, 7, 3, 0, 0, 0, 0, 1, 'anchors', 1, 100, 1, 0),"
+        " (2, 'b', 2 << 40, (3 << 40) - 1, 8, NULL, 0, 0, 0, 0, 1, 'anchors', 1, 50, 2, 0);"
+        "INSERT INTO thread(id, trace, tid, name, samples, running, cpu_us) VALUES((1 << 40) + 1, 1, 70, 'main', 0, 0, 0), ((2 << 40) + 1, 2, 80, NULL, 0, 0, 0);"
+        "INSERT INTO period VALUES(2, 0, 10), (2, 5000, 20);"
+        "INSERT INTO sample VALUES((1 << 40) + 1, 1000, 1, NULL, 5, 2, 3), ((1 << 40) + 2, 2000, 1, NULL, 0, 1, 4),"
+        " ((2 << 40) + 1, 4000, 1, NULL, 9, 3, 1), ((2 << 40) + 2, 6000, 1, NULL, 9, 1, 0)";
+    static const char asked[] = "SELECT * FROM samples",
+                      plan[] = "EXPLAIN QUERY PLAN SELECT count(*), sum(seconds) FROM samples";
+    sqlite3_stmt *st[2];
+    sqlite3 *db[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sqlite3_open(":memory:", &db[i]), SQLITE_OK);
+        assert_int_equal(tables_add_live(db[i], asked, i, NULL), SQLITE_OK);
+        if (sqlite3_exec(db[i], rows, NULL, NULL, NULL) != SQLITE_OK)
+            fail_msg("%s", sqlite3_errmsg(db[i]));
+        assert_int_equal(sqlite3_prepare_v2(db[i], asked, -1, &st[i], NULL), SQLITE_OK);
+    }
+    assert_int_equal(sqlite3_column_count(st[0]), sqlite3_column_count(st[1]));
+    for (int n = 0, row; n < 5; n++) {
+        row = sqlite3_step(st[0]);
+        assert_int_equal(row, n < 4 ? SQLITE_ROW : SQLITE_DONE);
+        assert_int_equal(sqlite3_step(st[1]), row);
+        for (int i = 0; row == SQLITE_ROW && i < sqlite3_column_count(st[0]); i++) {
+            const char *a = (const char *)sqlite3_column_text(st[0], i),
+                       *b = (const char *)sqlite3_column_text(st[1], i);
+            assert_string_equal(sqlite3_column_name(st[0], i), sqlite3_column_name(st[1], i));
+            assert_int_equal(sqlite3_column_type(st[0], i), sqlite3_column_type(st[1], i));
+            assert_string_equal(a ? a : "NULL", b ? b : "NULL");
+        }
+    }
+    int joins[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        sqlite3_finalize(st[i]);
+        assert_int_equal(sqlite3_prepare_v2(db[i], plan, -1, &st[i], NULL), SQLITE_OK);
+        while (sqlite3_step(st[i]) == SQLITE_ROW) {
+            const char *line = (const char *)sqlite3_column_text(st[i], 3);
+            joins[i] += strstr(line, " h ") || strstr(line, " k ");
+        }
+        sqlite3_finalize(st[i]);
+        sqlite3_close(db[i]);
+    }
+    assert_int_equal(joins[0], 2);
+    assert_int_equal(joins[1], 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_name),
         cmocka_unit_test(test_texts_about_all),
         cmocka_unit_test(test_statements),
+        cmocka_unit_test(test_samples_without_stacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
