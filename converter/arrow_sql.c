@@ -20,9 +20,11 @@
 #include "output.h"
 #include "overlap.h"
 #include "replay.h"
+#include "sql_dialect.h"
 #include "sql_functions.h"
 #include "sql_running.h"
 #include "sql_schemas.h"
+#include "sql_select.h"
 #include "text.h"
 #include "when.h"
 
@@ -325,6 +327,24 @@ static int prepare(struct sql *s, const char *sql) {
     return 0;
 }
 
+/* Opens the database, and prepares the text, which may be in any dialect that `probing query` takes: who moves a query from there into a
+ * notebook gets the same rows. (SQLite alone finds no row in `timestamp > '2026-01-31'`, and no error either.) */
+static int start(struct sql *s, const char *path, const char *sql) {
+    char *text = NULL, *plain = NULL, why[SQL_DIALECT_WHY] = "no memory";
+    int err = sql_dialect(sql, &text, why), opened;
+
+    if (err)
+        return arrow_fail(s->base.notes, err, "%s", why);
+    if ((opened = err = open_database(s, path, text)) == 0 &&
+        (err = sql_select(s->db, text, &plain, why)) == 0)
+        err = prepare(s, plain ? plain : text);
+    else if (!opened)
+        err = arrow_fail(s->base.notes, err, "%s", why);
+    free(plain);
+    free(text);
+    return err;
+}
+
 /* Reads the first rows, and makes the fields from them. */
 static int find_columns(struct sql *s) {
     int n = sqlite3_column_count(s->st), err = 0;
@@ -359,8 +379,7 @@ struct arrow_source *arrow_sql(const struct probing_request *rq, struct arrow_no
     if (!s)
         return NULL;
     s->base = (struct arrow_source){.rq = rq, .notes = notes, .next = next, .free = sql_free};
-    if (open_database(s, rq->paths[0], rq->sql) != 0 || prepare(s, rq->sql) != 0 ||
-        find_columns(s) != 0) {
+    if (start(s, rq->paths[0], rq->sql) != 0 || find_columns(s) != 0) {
         sql_free(&s->base);
         return NULL;
     }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "sql_tokens.h"
+#include "../converter/sql_tokens.h"
 
 #define MOST 1000 /* largest LIMIT: the last steps will hardly have more calls */
 

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../converter/sql_dialect.h"
 #include "../converter/sql_functions.h"
 #include "../converter/sql_schemas.h"
+#include "../converter/sql_select.h"
 #include "../converter/tables.h"
 #include "../converter/vtab.h"
 #include "last_calls.h"
-#include "sql_dialect.h"
-#include "sql_select.h"
 
 #define BIT(type) (1ull << TRACE_##type)
 #define TICKS     BIT(sample) /* samples without their stacks: which thread, and when */

@@ -18,6 +18,7 @@
 #include "../converter/output.h"
 #include "../converter/overlap.h"
 #include "../converter/replay.h"
+#include "../converter/sql_dialect.h"
 #include "../converter/sql_functions.h"
 #include "../converter/sql_schemas.h"
 #include "../converter/tables.h"
@@ -31,7 +32,6 @@
 #include "need.h"
 #include "progress.h"
 #include "running.h"
-#include "sql_dialect.h"
 #include "target.h"
 #include "time_range.h"
 

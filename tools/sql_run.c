@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../converter/sql_dialect.h"
+#include "../converter/sql_select.h"
 #include "common.h"
-#include "sql_dialect.h"
-#include "sql_select.h"
 
 #define STEPS_BETWEEN_LOOKS 100000 /* steps of SQLite's virtual machine: about a millisecond */
 

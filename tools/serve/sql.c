@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "converter/sql_dialect.h"
+#include "converter/sql_select.h"
 #include "tools/common.h"
 #include "tools/open_db.h"
 #include "tools/rows.h"
 #include "tools/serve/serve.h"
-#include "tools/sql_dialect.h"
 #include "tools/sql_guard.h"
 #include "tools/sql_run.h"
-#include "tools/sql_select.h"
 
 #define POOL    8
 #define GRACE   2   /* seconds after the timeout in which the client must have taken the answer */

@@ -303,8 +303,8 @@ class Traces(object):
         return self._database
 
     def sql(self, text):
-        """Returns the rows of a SELECT over the views and tables of the database (converter/SCHEMA.md), as a table. It may use the functions and names
-        that the loadable extension has (man probing-query): now(), interval('5 min'), percentile(), information_schema.tables."""
+        """Returns the rows of a SELECT over the views and tables of the database (converter/SCHEMA.md), as a table. It takes the words that
+        `probing query` takes (man probing-query): timestamp > now() - INTERVAL '5 min', > '2026-01-31 12:00', QUALIFY, SHOW TABLES."""
         if not isinstance(text, str):
             raise TypeError("sql(): a str, and not %s" % type(text).__name__)
         table = Table(self, "sql", text)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../converter/interval.h"
+#include "interval.h"
 
 /* Finds the first token between the '(' at `open` and its ')' that is one of the words, or `sign`, and lies in no parentheses of its own. Kind END: there is none. */
 static struct token find(struct token open, const char *words, char sign) {

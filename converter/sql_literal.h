@@ -4,8 +4,8 @@
  *
  *     err = sql_literal_text(&w, token, prev, why);   // '2026-01-31' behind "timestamp > ": to_timestamp('2026-01-31')
  */
-#ifndef PROBING_TOOLS_SQL_LITERAL_H
-#define PROBING_TOOLS_SQL_LITERAL_H
+#ifndef PROBING_CONVERTER_SQL_LITERAL_H
+#define PROBING_CONVERTER_SQL_LITERAL_H
 
 #include "sql_out.h"
 

@@ -7,8 +7,8 @@
  *     int err = sql_star(db, text, &sql, why);    // text: from sql_dialect(); sql NULL: the text has none of these, and is used as it is
  *     ... free(sql);
  */
-#ifndef PROBING_TOOLS_SQL_STAR_H
-#define PROBING_TOOLS_SQL_STAR_H
+#ifndef PROBING_CONVERTER_SQL_STAR_H
+#define PROBING_CONVERTER_SQL_STAR_H
 
 #include <sqlite3.h>
 

@@ -6,8 +6,8 @@
  *     sql_core_read(&c, prev, select);                     // c.list, c.body ... are parts of the text
  *     err = sql_core_columns(db, statement, &c, &st); // sqlite3_column_name(st, i)
  */
-#ifndef PROBING_TOOLS_SQL_CORE_H
-#define PROBING_TOOLS_SQL_CORE_H
+#ifndef PROBING_CONVERTER_SQL_CORE_H
+#define PROBING_CONVERTER_SQL_CORE_H
 
 #include <sqlite3.h>
 #include <stdio.h>

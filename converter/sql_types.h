@@ -7,8 +7,8 @@
  *     if (sql_cast_to(type, SQL_PLAIN, &last, &c) == 0)
  *         printf("%sx%s)", c.begin, c.end);        // numeric(10, 2): round_to(CAST(x AS NUMERIC), 2)
  */
-#ifndef PROBING_TOOLS_SQL_TYPES_H
-#define PROBING_TOOLS_SQL_TYPES_H
+#ifndef PROBING_CONVERTER_SQL_TYPES_H
+#define PROBING_CONVERTER_SQL_TYPES_H
 
 #include "sql_tokens.h"
 

@@ -5,8 +5,8 @@
  *
  *     const char *end = sql_operand_text(sql_after(comparison));    // NULL: it is no such operand
  */
-#ifndef PROBING_TOOLS_SQL_OPERAND_H
-#define PROBING_TOOLS_SQL_OPERAND_H
+#ifndef PROBING_CONVERTER_SQL_OPERAND_H
+#define PROBING_CONVERTER_SQL_OPERAND_H
 
 #include "sql_tokens.h"
 

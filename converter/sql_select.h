@@ -15,8 +15,8 @@
  * In the condition and behind ORDER BY, a name that the SELECT defines (AS n) stands for its expression. The database tells which columns
  * there are, so the tables of the statement must exist in it.
  */
-#ifndef PROBING_TOOLS_SQL_SELECT_H
-#define PROBING_TOOLS_SQL_SELECT_H
+#ifndef PROBING_CONVERTER_SQL_SELECT_H
+#define PROBING_CONVERTER_SQL_SELECT_H
 
 #include <sqlite3.h>
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../converter/when.h"
 #include "sql_operand.h"
+#include "when.h"
 
 size_t sql_out_end(struct sql_out *w) {
     return (size_t)ftello(w->f);

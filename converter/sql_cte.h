@@ -12,8 +12,8 @@
  *     sql_cte_item(&out);                     // at each ',' and ')', and at FROM
  *     err = sql_cte_alias(&out, token, &last);// after each ')'
  */
-#ifndef PROBING_TOOLS_SQL_CTE_H
-#define PROBING_TOOLS_SQL_CTE_H
+#ifndef PROBING_CONVERTER_SQL_CTE_H
+#define PROBING_CONVERTER_SQL_CTE_H
 
 #include "sql_out.h"
 

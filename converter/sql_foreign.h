@@ -5,8 +5,8 @@
  *
  *     err = sql_foreign(token, prev, begins, why, size);      // 0; -EINVAL: "ANTI JOIN is not known: write ... WHERE NOT EXISTS (...)"
  */
-#ifndef PROBING_TOOLS_SQL_FOREIGN_H
-#define PROBING_TOOLS_SQL_FOREIGN_H
+#ifndef PROBING_CONVERTER_SQL_FOREIGN_H
+#define PROBING_CONVERTER_SQL_FOREIGN_H
 
 #include "sql_tokens.h"
 

@@ -32,8 +32,8 @@
  * comments and quoted names among it, stays as it is: SQLite finds the errors in it.
  * The functions are in converter/sql_functions.h, information_schema in converter/sql_schemas.h.
  */
-#ifndef PROBING_TOOLS_SQL_DIALECT_H
-#define PROBING_TOOLS_SQL_DIALECT_H
+#ifndef PROBING_CONVERTER_SQL_DIALECT_H
+#define PROBING_CONVERTER_SQL_DIALECT_H
 
 #define SQL_DIALECT_WHY 200
 

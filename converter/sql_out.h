@@ -7,8 +7,8 @@
  *     sql_out_put(&w, token);
  *     sql_out_before(&w, w.operand, w.operand, "to_timestamp(");
  */
-#ifndef PROBING_TOOLS_SQL_OUT_H
-#define PROBING_TOOLS_SQL_OUT_H
+#ifndef PROBING_CONVERTER_SQL_OUT_H
+#define PROBING_CONVERTER_SQL_OUT_H
 
 #include <stdio.h>
 

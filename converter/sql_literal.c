@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../converter/interval.h"
-#include "../converter/when.h"
+#include "interval.h"
 #include "sql_cte.h"
+#include "when.h"
 
 /* Returns whether a string holds a number: '12', '-3', '0.5'. */
 static int is_number(struct token t) {

@@ -9,8 +9,8 @@
  *     SELECT rank, count(*), step FROM t GROUP BY ALL ORDER BY ALL DESC
  *     SELECT rank, count(*), step FROM t GROUP BY 1, 3 ORDER BY 1 DESC, 2 DESC, 3 DESC
  */
-#ifndef PROBING_TOOLS_SQL_ALL_H
-#define PROBING_TOOLS_SQL_ALL_H
+#ifndef PROBING_CONVERTER_SQL_ALL_H
+#define PROBING_CONVERTER_SQL_ALL_H
 
 #include <sqlite3.h>
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../converter/interval.h"
+#include "interval.h"
 #include "sql_grammar.h"
 
 int sql_words_cast(struct token type, enum sql_kind of, struct token *last, struct sql_cast *c,

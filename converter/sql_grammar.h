@@ -15,8 +15,8 @@
  *
  *     err = sql_grammar_put(&out, token, prev, &last, why);   // returns what sql_words_put() does
  */
-#ifndef PROBING_TOOLS_SQL_GRAMMAR_H
-#define PROBING_TOOLS_SQL_GRAMMAR_H
+#ifndef PROBING_CONVERTER_SQL_GRAMMAR_H
+#define PROBING_CONVERTER_SQL_GRAMMAR_H
 
 #include "sql_out.h"
 

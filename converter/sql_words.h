@@ -4,8 +4,8 @@
  *
  *     err = sql_words_put(&out, token, prev, &last, why);       // what sql_dialect.h lists and begins with a word; 1: something else
  */
-#ifndef PROBING_TOOLS_SQL_WORDS_H
-#define PROBING_TOOLS_SQL_WORDS_H
+#ifndef PROBING_CONVERTER_SQL_WORDS_H
+#define PROBING_CONVERTER_SQL_WORDS_H
 
 #include "sql_out.h"
 

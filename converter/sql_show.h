@@ -6,8 +6,8 @@
  *     if (table.p)
  *         sql_show_table(f, table);                       // " WHERE table_name = 't' COLLATE NOCASE"
  */
-#ifndef PROBING_TOOLS_SQL_SHOW_H
-#define PROBING_TOOLS_SQL_SHOW_H
+#ifndef PROBING_CONVERTER_SQL_SHOW_H
+#define PROBING_CONVERTER_SQL_SHOW_H
 
 #include <stdio.h>
 

@@ -7,8 +7,8 @@
  *
  * Any text can be split: a quote that is never closed extends to the end of the text.
  */
-#ifndef PROBING_TOOLS_SQL_TOKENS_H
-#define PROBING_TOOLS_SQL_TOKENS_H
+#ifndef PROBING_CONVERTER_SQL_TOKENS_H
+#define PROBING_CONVERTER_SQL_TOKENS_H
 
 #include <stddef.h>
 
