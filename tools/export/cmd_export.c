@@ -178,9 +178,10 @@ static int export_to(struct request *r) {
     }
     if (rc == -EINVAL && *r->x.why)
         return tool_usage("%s", r->x.why);
-    return rc == 0 ? TOOL_OK
-                   : tool_fail("cannot write %s: %s", r->output ? r->output : r->format->name,
-                               *r->x.why ? r->x.why : strerror(-rc));
+    if (rc == 0 || ferror(stdout)) /* tool_end() reports the latter */
+        return rc == 0 ? TOOL_OK : TOOL_FAILED;
+    return tool_fail("cannot write %s: %s", r->output ? r->output : r->format->name,
+                     *r->x.why ? r->x.why : strerror(-rc));
 }
 
 int cmd_export(int argc, char **argv) {
