@@ -71,6 +71,12 @@ def test_no_python(run, exe, says):
     assert says in run(["probing", "python-install", "--python", exe], check=3).stderr
 
 
+def test_a_directory_that_cannot_be_made(run, tmp_path):
+    (tmp_path / "python").write_text("#!/bin/sh\nprintf 'CPython\\n030b0000\\n/proc/none\\n/usr\\n\\n'\n")
+    (tmp_path / "python").chmod(0o755)
+    assert "cannot write /proc/none/probing: " in run(["probing", "python-install", "--python", tmp_path / "python"], check=3).stderr
+
+
 PROGRAM = """
 import multiprocessing, os, subprocess, sys, time
 ASK = "import probing; print(probing.is_recording())"
