@@ -51,6 +51,8 @@ def test_install_and_uninstall(venv, run, interpreter, tmp_path):
     assert v.install().stdout == done.stdout  # a second installation says the same
     assert run([v.python, "-c", "import probing, sys; print('_probing' in sys.modules, probing.__version__)"],
                cwd=str(tmp_path)).stdout.startswith("False 0.")
+    said = run([v.python, "-m", "probing", "help", "list"], env=dict(os.environ, PATH="/usr/bin:/bin"))  # also where the PATH does not lead to the tool
+    assert said.stdout.startswith("usage: probing list")
     assert "would remove" in v.install("--uninstall", "--dry-run").stdout and len(v.files()) == 2
     assert v.install("--uninstall").stdout.count("removed") == 2 and v.files() == []
     assert "nothing to remove" in v.install("--uninstall", check=1).stderr
