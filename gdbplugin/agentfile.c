@@ -74,6 +74,8 @@ static int open_agent(pid_t pid, int writable, struct live **l, char **out) {
     proc_maps_free(&maps);
     if (rc == -ENOENT)
         *out = say("nothing records process %d: start it with probing inject", pid);
+    else if (rc == -EACCES || rc == -EPERM)
+        *out = say_not_permitted(pid);
     else if (rc < 0)
         fail(out, rc, "cannot reach the agent in process %d: %s", pid, strerror(-rc));
     return rc;

@@ -290,7 +290,9 @@ static int core_open(struct origin *s, const char *path, char **why) {
 
     if ((c->fd = core_unpack(path, why)) < 0)
         return c->fd;
-    rc = fstat(c->fd, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -EINVAL;
+    rc = fstat(c->fd, &st) < 0 ? -errno : 0;
+    if (rc == 0 && !S_ISREG(st.st_mode))
+        return fail(why, -EINVAL, "%s is no core file, but a directory, device or pipe", path);
     c->size = (uint64_t)st.st_size;
     if (rc == 0 && !(c->pages = pywalk_pages_new((struct pywalk_mem){read_file, c})))
         rc = -ENOMEM;

@@ -110,7 +110,7 @@ int core_unpack(const char *path, char **why) {
                  {{0xfd, '7', 'z', 'X', 'Z', 0}, 6, "xz"},
                  {{0x04, 0x22, 0x4d, 0x18}, 4, "lz4"}};
     unsigned char head[8] = {0};
-    int in = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+    int in = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = 0;
     struct sink k = {.fd = -1};
     size_t i = 0;
 

@@ -196,8 +196,8 @@ int attached_read(struct attached *a) {
 }
 
 int attached_write(const struct attached *a) {
-    char name[4096], path[PATH_MAX], temporary[PATH_MAX + 10];
-    int rc = file_name(name, sizeof name, 1), fd = -1;
+    char name[4096] = "?/.config/probing/cluster", path[PATH_MAX], temporary[PATH_MAX + 10];
+    int rc = file_name(name, sizeof name, 1), fd = -1; /* without HOME the name stays */
     FILE *f = NULL;
 
     /* Where it is a symlink (to a folder of dotfiles, say), the file that it leads to is replaced. */

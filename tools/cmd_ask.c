@@ -30,6 +30,7 @@ static const char help[] =
     "      --csv, --json, --jsonl, --markdown, --box   the same\n"
     "      --timeout S      give up after S seconds\n"
     "  -h, --help           this text\n"
+    "      --version        print the version\n"
     "\n"
     "With --json the result is an array of objects {question, title, rows}.\n"
     "Exit code: 0; 1 a damaged trace was read in part, or there is nothing to answer from; 2 usage; 3\n"

@@ -257,6 +257,7 @@ static int install(struct place *p, int dry_run) {
         closedir(d);
         return rc ? rc : TOOL_FAILED;
     }
+    strcpy(to, package); /* what cannot be written, if there is an error */
     if (!dry_run)
         rc = make_dirs(package);
     while (rc == 0 && (e = readdir(d))) {

@@ -76,9 +76,16 @@ int cmd_report(int argc, char **argv) {
     code = db_open(&r.report.db, argv, argc, r.flags);
     if (!r.report.db)
         return code;
+    if (sqlite3_table_column_metadata(r.report.db, "main", "trace_file", NULL, NULL, NULL, NULL,
+                                      NULL, NULL) != SQLITE_OK) {
+        sqlite3_close(r.report.db);
+        return tool_fail("%s is a database, but not one of probing-convert", argv[0]);
+    }
     running_note(r.report.db);
     rc = r.output ? new_file(r.output, write_page, &r.report) : report_write(&r.report, stdout);
-    if (rc < 0)
+    if (rc < 0 && ferror(stdout))
+        code = TOOL_FAILED; /* tool_end() reports it */
+    else if (rc < 0)
         code = tool_fail("cannot write %s: %s", r.output ? r.output : "the page", strerror(-rc));
     sqlite3_close(r.report.db);
     return code;

@@ -23,20 +23,21 @@
 static const char help[] =
     "usage: probing stacks [OPTION...] DB|TRACE...|PID\n"
     "\n"
-    "What every rank did at one time, all stacks merged into one tree from the outermost frame on, with\n"
-    "the ranks on each branch; where it divides, those that few ranks are on come first.\n"
+    "What every rank did at one time, all stacks merged into one tree from the outermost frame on,\n"
+    "with the ranks on each branch; where it divides, those that few ranks are on come first.\n"
     "\n"
     "      --at TIME        at that time: 'YYYY-MM-DD HH:MM:SS' (UTC), HH:MM:SS of the last day that was\n"
     "                       recorded, seconds since the epoch, +90s after the first record, or -10 (s,\n"
     "                       min, h) before the end. Default: the end of each trace\n"
-    "      --trigger N      when trigger N was (view triggers, column trigger_id); last, or a kind such as\n"
-    "                       hang: the last one, of that kind\n"
+    "      --trigger N      when trigger N was (view triggers, column trigger_id); last, or a kind such\n"
+    "                       as hang: the last one, of that kind\n"
     "      --threads        every thread, by its name; otherwise the main threads\n"
     "      --native         native frames too\n"
     "      --run RUN        of that run only (view runs)\n"
     "      --json           for programs: nested objects {frame, count, ranks, waited, children}\n"
     "      --flat           the same as one list, each with the number of its parent\n"
     "  -h, --help           this text\n"
+    "      --version        print the version\n"
     "\n"
     "Processes without a rank are left out where others have one; where none has, the numbers are pids.\n"
     "Exit code: 0; 1 when a damaged trace was read in part, or there are no samples; 2 usage; 3 nothing\n"
@@ -92,8 +93,10 @@ static int add_stack(struct stacks *s, int who, const char *name, int64_t stack,
         frames[k++] = name;
     for (int i = n; i-- > 0;)
         frames[k++] = s->text[i];
+    if (!n) /* as in a process that is about to end */
+        frames[k++] = s->native ? "(no frames)" : "(no Python frames: see --native)";
     s->stacks++;
-    return k ? stack_tree_add(s->tree, who, frames, (unsigned)k, waited) : 0;
+    return stack_tree_add(s->tree, who, frames, (unsigned)k, waited);
 }
 
 /* Replaces the digits of a thread's name: "pt_main_thread-3" and "pt_main_thread-7" have one role. */

@@ -387,9 +387,10 @@ static int take_key(struct top *t, int key) {
     return key < 0 || key == 'q' || key == 'Q' || key == 4 ? -1 : 0;
 }
 
-static int loop(struct top *t, struct screen *s) {
+/* Draws until the user or --count ends it. code: of the first read. Returns the exit code. */
+static int loop(struct top *t, struct screen *s, int code) {
     char trace[LIVE_PATH];
-    int code = TOOL_OK, what = 1;
+    int what = 1;
 
     for (int n = 1; what >= 0 && code <= TOOL_PARTIAL; n++) {
         int drawn = t->json ? print_json(t) : draw(t, s);
@@ -431,7 +432,7 @@ static int run(struct top *t) {
         return code;
     if (!t->count && !t->json)
         screen_open(&s);
-    code = loop(t, s);
+    code = loop(t, s, code);
     screen_close(s);
     sqlite3_close(t->db);
     free(t->head);

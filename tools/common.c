@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <math.h>
@@ -131,6 +132,22 @@ int tool_absolute(const char *path, char *buf, size_t n) {
         return -errno;
     return snprintf(buf, n, "%s/%s", strcmp(real, "/") ? real : "", base) < (int)n ? 0
                                                                                    : -ENAMETOOLONG;
+}
+
+void tool_begin(void) {
+    int fd;
+
+    while ((fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
+        ;
+    if (fd >= 0)
+        close(fd);
+}
+
+int tool_end(int code) {
+    /* A full disk under `> out.csv` must not pass for success. */
+    if (fflush(stdout) || ferror(stdout))
+        return tool_fail("cannot write to standard output: the disk is full, or it was closed");
+    return code == TOOL_HELPED ? TOOL_OK : code;
 }
 
 double tool_seconds(void) {

@@ -57,6 +57,13 @@ const char *tool_size(uint64_t bytes, char buf[TOOL_TEXT]);
 const char *tool_duration(double seconds, char buf[TOOL_TEXT]);
 const char *tool_count(uint64_t n, char buf[TOOL_TEXT]);
 
+/* For a program that opens sockets: opens those of standard input, output and error that are closed, so that no socket gets their numbers and is
+ * written to instead. Writing to them fails as before. */
+void tool_begin(void);
+/* Ends a program whose exit code would be `code`: writes out what stdout holds. Returns the exit code: TOOL_FAILED, with a message, if something of
+ * it could not be written. */
+int tool_end(int code);
+
 /* Returns CLOCK_MONOTONIC in seconds. */
 double tool_seconds(void);
 

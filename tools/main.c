@@ -339,10 +339,5 @@ int main(int argc, char **argv) {
     mallopt(M_TRIM_THRESHOLD, 8 << 20);
     mallopt(M_TOP_PAD, 512 << 10);
     cut_short_install();
-    int rc = dispatch(argc, argv);
-
-    /* A full disk under `> out.csv` must not pass for success. */
-    if (fflush(stdout) || ferror(stdout))
-        return tool_fail("cannot write to standard output: the disk is full, or it was closed");
-    return rc == TOOL_HELPED ? TOOL_OK : rc;
+    return tool_end(dispatch(argc, argv));
 }

@@ -174,8 +174,8 @@ static void columns(struct bytes *b, int code, uint32_t line, struct pywalk_posi
         out->end_column = next(b);
     } else if (code == 14) {
         out->end_line = line_or_none(line + varint(b));
-        out->column = (int32_t)varint(b) - 1;
-        out->end_column = (int32_t)varint(b) - 1;
+        out->column = (int32_t)(varint(b) - 1);
+        out->end_column = (int32_t)(varint(b) - 1);
     }
     /* 13: none */
 }

@@ -183,7 +183,7 @@ static uint64_t awaited(struct task_reader *tr, const struct pywalk_frame *frame
     } else {
         top = (int32_t)obj_u32(&tr->r, frame->frame + tr->f->stack_top);
         obj_ok(&tr->r, top >= 1);
-        at = slots + (uint64_t)(top - 1) * 8;
+        at = slots + ((uint64_t)top - 1) * 8; /* any number, in damaged memory */
     }
     obj_ok(&tr->r, locals <= 1 << 20 && at >= slots + locals * 8ull && at - slots <= 1 << 24);
     object = obj_u64(&tr->r, at) & ~(uint64_t)o->tag_bits;

@@ -51,6 +51,8 @@ def test_install_and_uninstall(venv, run, interpreter, tmp_path):
     assert v.install().stdout == done.stdout  # a second installation says the same
     assert run([v.python, "-c", "import probing, sys; print('_probing' in sys.modules, probing.__version__)"],
                cwd=str(tmp_path)).stdout.startswith("False 0.")
+    said = run([v.python, "-m", "probing", "help", "list"], env=dict(os.environ, PATH="/usr/bin:/bin"))  # also where the PATH does not lead to the tool
+    assert said.stdout.startswith("usage: probing list")
     assert "would remove" in v.install("--uninstall", "--dry-run").stdout and len(v.files()) == 2
     assert v.install("--uninstall").stdout.count("removed") == 2 and v.files() == []
     assert "nothing to remove" in v.install("--uninstall", check=1).stderr
@@ -69,6 +71,12 @@ def test_what_is_not_ours_is_left_alone(venv, tmp_path):
 @pytest.mark.parametrize("exe, says", [("/bin/true", "no working Python"), ("/nowhere/python", "no such command")])
 def test_no_python(run, exe, says):
     assert says in run(["probing", "python-install", "--python", exe], check=3).stderr
+
+
+def test_a_directory_that_cannot_be_made(run, tmp_path):
+    (tmp_path / "python").write_text("#!/bin/sh\nprintf 'CPython\\n030b0000\\n/proc/none\\n/usr\\n\\n'\n")
+    (tmp_path / "python").chmod(0o755)
+    assert "cannot write /proc/none/probing: " in run(["probing", "python-install", "--python", tmp_path / "python"], check=3).stderr
 
 
 PROGRAM = """

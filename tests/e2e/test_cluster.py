@@ -149,6 +149,8 @@ def test_attached_hosts(cluster, many, tmp_path):
     assert "line 1 is no host" in cluster("nodes", check=3).stderr
     kept.write_text("")
     assert "no host is attached" in cluster("nodes", check=2).stderr
+    without = {"HOME": "", "XDG_CONFIG_HOME": "", "PROBING_CLUSTER": ""}
+    assert "hosts in ?/.config/probing/cluster: No such file" in cluster("attach", nodes[0], env=without, check=3).stderr
 
 
 def addresses(tmp_path):

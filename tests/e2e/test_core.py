@@ -276,8 +276,9 @@ def test_a_core_that_the_limit_cut(backtrace, tmp_path, python):
 def test_what_is_no_core(backtrace, build, run, tmp_path):
     text = tmp_path / "text"
     text.write_text("no core at all\n" * 100)
+    os.mkfifo(str(tmp_path / "pipe"))
     for path, said in ((text, "is no core file"), (tmp_path / "absent", "cannot open the core"), ("/bin/true", "is an ELF file but no core"),
-                       (tmp_path, "cannot read the core"), ("/dev/null", "cannot read the core")):
+                       (tmp_path, "is no core file"), ("/dev/null", "is no core file"), (tmp_path / "pipe", "is no core file")):
         done = backtrace(path, check=3)
         assert said in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
     for options, said in ((["--core", text, "--stop"], "a core stands still already"), ([], "of which process?"),

@@ -632,7 +632,7 @@ print(json.dumps([p.files_of(%r), sorted(set(r[0] for r in t.table("traces").sel
 
 def test_spark_says_what_is_missing(engine, tmp_path):
     done = engine("import sys; sys.modules['pyspark'] = None\nimport probing.spark", check=None)
-    assert done.returncode == 1 and "pip install 'probing[spark]'" in done.stderr
+    assert done.returncode == 1 and "pip install 'pyspark>=4' pyarrow" in done.stderr
     done = engine("import probing.spark", "pyspark", "pyarrow", check=None, PATH=str(tmp_path), JAVA_HOME="", SPARK_REMOTE="")
     assert done.returncode == 0 and "Spark needs Java" in done.stderr, done.stderr
 

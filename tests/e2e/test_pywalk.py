@@ -437,8 +437,8 @@ def fuzz(tmp_path_factory):
     return program
 
 
-def fuzzed(python, dump, target, fuzz, tmp_path, iterations):
-    proc, _ = target(python, SCENES)
+def fuzzed(python, dump, target, fuzz, tmp_path, iterations, scenes=SCENES):
+    proc, _ = target(python, scenes)
     memory = tmp_path / "memory"
     dump(proc.pid, "--record", str(memory))
     done = subprocess.run([str(fuzz), str(iterations), "1", str(memory)], stdout=subprocess.PIPE,
@@ -450,3 +450,9 @@ def fuzzed(python, dump, target, fuzz, tmp_path, iterations):
 @pytest.mark.slow
 def test_damaged_memory(python, dump, target, fuzz, tmp_path):
     fuzzed(python, dump, target, fuzz, tmp_path, 1500)
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(min=(3, 12))
+def test_damaged_tasks(python, dump, target, fuzz, tmp_path):
+    fuzzed(python, dump, target, fuzz, tmp_path, 12000, SCENES.with_name("pywalk_tasks.py"))

@@ -213,7 +213,7 @@ except (probing.TraceError, FileNotFoundError) as error:
     bare = build.share / "python"
     said = subprocess.run(["/usr/bin/python3", "-S", "-c", code % (server.url + "x.zst")], stdout=subprocess.PIPE, universal_newlines=True,
                           env=dict(os.environ, PYTHONPATH=str(bare))).stdout
-    assert said.startswith("TraceError") and "pip install 'probing[remote]'" in said
+    assert said.startswith("TraceError") and "pip install fsspec" in said
 
 
 ASK = ("import probing\ntry:\n    print(len(list(probing.open(%r).samples.rows())))\n"

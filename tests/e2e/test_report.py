@@ -158,7 +158,10 @@ def test_errors(build, run, job, tmp_path):
     assert "not replaced" in run(tool + ["-o", out, job], check=3).stderr
     assert out.read_text() == "<html>mine</html>"
     assert "one of the inputs" in run(tool + ["-o", job, job], check=3).stderr
-    assert not list(tmp_path.glob("*.tmp-*"))
+    with sqlite3.connect(str(tmp_path / "other.db")) as db:
+        db.execute("CREATE TABLE t(a)")
+    assert "not one of probing-convert" in run(tool + ["-o", tmp_path / "x.html", tmp_path / "other.db"], check=3).stderr
+    assert not list(tmp_path.glob("*.tmp-*")) and not (tmp_path / "x.html").exists()
 
 
 def test_a_section_that_takes_too_long_is_given_up(report, job):

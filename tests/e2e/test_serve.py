@@ -88,6 +88,11 @@ def test_answers(serve, database, build, run):
     assert headers["content-type"].startswith("text/csv") and len(list(csv.reader(io.StringIO(body.decode())))) == len(wanted) + 1
     status, _, body = server.ask("/api/v1/query?sql=SELECT+max(timestamp)+AS+t+FROM+samples&format=json")
     assert status == 200 and json.loads(body)[0]["t"] > 1e9
+    # what cannot be written is no success; and standard output that is closed is not the connection
+    env = dict(os.environ, PROBING_TOKEN=TOKEN)
+    for to in (">&-", "> /dev/full"):
+        done = run(["sh", "-c", '"$@" ' + to, "sh", build.tool("probing"), "-t", server.where, "list", "--json"], check=3, env=env)
+        assert done.stderr.count("\n") == 1 and "cannot write to standard output" in done.stderr
     # a large answer: streamed, complete, in order
     status, headers, body = server.query(ROWS % 300000)
     rows = json.loads(body)

@@ -96,6 +96,15 @@ def test_many_ranks_do_not_fill_the_screen(build, run, tmp_path):
     assert max(map(len, shown.splitlines())) < 200
 
 
+def test_a_thread_without_python_frames(build, run, hung, tmp_path):
+    """As that of a process that ends: it has samples, and is shown."""
+    shutil.copy(str(hung), str(tmp_path / "out.db"))
+    with sqlite3.connect(str(tmp_path / "out.db")) as db:
+        db.execute("UPDATE function SET type = 1")  # native
+    assert [(path[1:], node["ranks"]) for path, node in leaves(tree(build, run, tmp_path / "out.db"))] == [(("(no Python frames: see --native)",), "0-15")]
+    assert "(no " not in run([build.tool("probing"), "stacks", "--native", tmp_path / "out.db"]).stdout
+
+
 PROGRAM = """
 import os, threading, time
 def inner():

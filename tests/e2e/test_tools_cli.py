@@ -11,7 +11,8 @@ import pytest
 
 from conftest import REPO
 
-COMMANDS = ["record", "convert", "query", "flamegraph", "report", "list", "pack", "export", "python-install"]
+COMMANDS = ["record", "convert", "query", "ask", "diff", "stacks", "flamegraph", "top", "report", "serve", "cluster", "export", "pack", "python-install",
+            "list"]
 USAGE = {"record": 125}  # for all others: 2
 
 
@@ -85,6 +86,16 @@ def test_man_pages_are_clean(run):
         done = run(["groff", "-man", "-ww", "-Tutf8", "-z", page])
         assert done.stderr == "", page
         assert '.TH ' in page.read_text() and ".SH EXIT STATUS" in page.read_text() or "gdb" in page.name
+
+
+@pytest.mark.parametrize("to", [">&-", "> /dev/full"])
+def test_a_standard_output_that_cannot_be_written(build, run, to):
+    """Every program says so in one line, whoever writes: also those that are programs of their own."""
+    trace = str(REPO / "tests" / "golden" / "basic.zst")
+    for words in (["serve", "--help"], ["cluster", "--version"], ["report", trace], ["export", "--format", "chrome", "-o", "-", trace],
+                  ["export", "--format", "pprof", "-o", "-", trace], ["-t", "localhost:1", "--help"]):
+        done = run(["sh", "-c", '"$@" ' + to, "sh", build.tool("probing")] + words, check=3)
+        assert re.fullmatch(r"probing(-\w+)?: cannot write to standard output: .*\n", done.stderr), (words, done.stderr)
 
 
 # ---- list ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from conftest import wait_until_gone
+from conftest import REPO, wait_until_gone
 from test_console import wait_until
 
 PROGRAM = """
@@ -77,6 +77,13 @@ def test_refused(build, run):
         run(top + args, check=2)
     assert "is not being recorded" in run(top + [os.getpid()], check=3).stderr
     run(top + ["/none.zst"], check=3)
+
+
+def test_damaged(build, run, tmp_path):
+    """As with the other commands: what is left is shown, and the exit code says that it is not all."""
+    trace = REPO / "tests" / "golden" / "damaged.zst"
+    for args in ([], ["--json"], ["-n", "1"]):
+        assert run([build.tool("probing"), "top", trace] + args, check=1).stdout
 
 
 class Pane:

@@ -25,24 +25,28 @@ static const char help[] =
     "       probing cluster report -o FILE\n"
     "       probing cluster fetch DIR\n"
     "\n"
-    "One question to the `probing serve` of many machines at once. attach keeps their addresses; the other\n"
-    "words ask all of them in parallel. query merges the rows, with the node as a column and times moved to\n"
-    "this machine's clock; stacks merges what every rank does now; fetch copies the traces, whose clocks\n"
-    "are then aligned by their collectives (probing convert DIR out.db), and report makes a page of them.\n"
+    "One question to the `probing serve` of many machines at once. attach keeps their addresses; the\n"
+    "other words ask all of them in parallel. query merges the rows, with the node as a column and times\n"
+    "moved to this machine's clock; stacks merges what every rank does now; fetch copies the traces,\n"
+    "whose clocks are then aligned by their collectives (probing convert DIR out.db), and report makes a\n"
+    "page of them.\n"
     "\n"
     "      --port N          for hosts without a port (8080)\n"
-    "      --token-file FILE attach: where the token of these hosts is: a token, or lines HOST:PORT TOKEN;\n"
-    "                        else PROBING_TOKEN or PROBING_TOKEN_FILE when they are asked. An address as\n"
-    "                        `probing serve` prints it, with ?token=, keeps that token\n"
+    "      --token-file FILE attach: where the token of these hosts is: a token, or lines HOST:PORT\n"
+    "                        TOKEN; else PROBING_TOKEN or PROBING_TOKEN_FILE when they are asked. An\n"
+    "                        address as `probing serve` prints it, with ?token=, keeps that token\n"
     "      --nodes LIST      ask these instead of the attached ones\n"
     "      --over SQL        query: ask this of the merged rows, the table `answers`\n"
-    "      --format FORMAT, --csv, --json, --markdown, --box   as of probing query; with --json who did not\n"
-    "                        answer is in it: {\"rows\": [...], \"failed\": [{\"node\", \"error\"}]}\n"
+    "      --format FORMAT, --csv, --json, --jsonl, --markdown, --box   as of probing query; with --json\n"
+    "                        who did not answer is in it:\n"
+    "                        {\"rows\": [...], \"failed\": [{\"node\", \"error\"}]}\n"
     "      --threads, --native, --flat   stacks: as of probing stacks (--flat: JSON, one list)\n"
+    "  -o, --output FILE     report: the page\n"
     "      --timeout S       for each answer (30)\n"
     "      --parallel N      requests at once (128)\n"
     "      --max-bytes N     of an answer (16777216)\n"
     "  -h, --help            this text\n"
+    "      --version         print the version\n"
     "\n"
     "Exit code: 0 all answered; 1 some did not: they are named on stderr; 2 usage; 3 none did.\n"
     "\n"
@@ -390,12 +394,13 @@ int main(int argc, char **argv) {
     int code;
 
     tool_name = argv[0] = (char *)(uintptr_t) "probing-cluster";
+    tool_begin();
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("probing-cluster %s\n", PROBING_VERSION);
-        return TOOL_OK;
+        return tool_end(TOOL_OK);
     }
     if ((code = parse(argc, argv, &c, &o)) != TOOL_OK)
-        return code == TOOL_HELPED ? TOOL_OK : code;
+        return tool_end(code);
     for (size_t i = 0; optind < argc && i < sizeof words / sizeof *words; i++) {
         if (strcmp(argv[optind], words[i]) == 0)
             word = words[i];
@@ -416,7 +421,5 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     code = dispatch(word, &c, &o);
     attached_free(&c.nodes);
-    if (fflush(stdout) || ferror(stdout))
-        return tool_fail("cannot write to standard output: the disk is full, or it was closed");
-    return code;
+    return tool_end(code);
 }

@@ -45,9 +45,9 @@ static const char help[] =
     "Formats:\n";
 static const char help_end[] =
     "\n"
-    "--parquet needs python3 (or PROBING_PYTHON) with pyarrow: pip install 'probing[parquet]', or pip\n"
-    "install pyarrow. Exit code: 0; 1 a trace was damaged and the rest is there, or nothing fits the\n"
-    "options; 2 usage; 3 nothing could be read or written.\n"
+    "--parquet needs python3 (or PROBING_PYTHON) with pyarrow: pip install pyarrow.\n"
+    "Exit code: 0; 1 a trace was damaged and the rest is there, or nothing fits the options; 2 usage; 3\n"
+    "nothing could be read or written.\n"
     "\n"
     "  probing export -o job.json node*/\n"
     "  probing export --format collapsed --ranks 0-3 --last 5min node*/ | flamegraph.pl > flame.svg\n"
@@ -178,9 +178,10 @@ static int export_to(struct request *r) {
     }
     if (rc == -EINVAL && *r->x.why)
         return tool_usage("%s", r->x.why);
-    return rc == 0 ? TOOL_OK
-                   : tool_fail("cannot write %s: %s", r->output ? r->output : r->format->name,
-                               *r->x.why ? r->x.why : strerror(-rc));
+    if (rc == 0 || ferror(stdout)) /* tool_end() reports the latter */
+        return rc == 0 ? TOOL_OK : TOOL_FAILED;
+    return tool_fail("cannot write %s: %s", r->output ? r->output : r->format->name,
+                     *r->x.why ? r->x.why : strerror(-rc));
 }
 
 int cmd_export(int argc, char **argv) {

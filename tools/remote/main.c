@@ -168,6 +168,8 @@ static int explain(const struct answer *a, CURLcode rc, const char *where, const
 
     if (target_interrupts())
         code = 130;
+    else if (ferror(a->stream[0]))
+        ; /* tool_end() reports it */
     else if (a->status == 401 && control && *control)
         fprintf(
             a->stream[1],
@@ -366,9 +368,10 @@ int main(int argc, char **argv) {
     double pid = 0;
 
     tool_name = "probing";
+    tool_begin();
     if (argc < 3 || strcmp(argv[2], "--help") == 0) {
         fputs(help, argc < 3 ? stderr : stdout);
-        return argc < 3 ? TOOL_USAGE : TOOL_OK;
+        return tool_end(argc < 3 ? TOOL_USAGE : TOOL_OK);
     }
     int at = 3, needs = strcmp(argv[2], "list") != 0;
     if (needs && (argc < 4 || tool_number(argv[at++], 1, 1 << 30, &pid) < 0))
@@ -393,5 +396,5 @@ int main(int argc, char **argv) {
         free(input);
     }
     curl_global_cleanup();
-    return code;
+    return tool_end(code);
 }

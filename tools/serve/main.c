@@ -290,6 +290,7 @@ int main(int argc, char **argv) {
 
     tool_name = argv[0] = (char *)(uintptr_t) "probing-serve";
     opterr = 0;
+    tool_begin();
     while ((c = getopt_long(argc, argv, ":l:h", options, NULL)) != -1) {
         switch (c) {
         case 'l':
@@ -329,10 +330,10 @@ int main(int argc, char **argv) {
             break;
         case VERSION:
             printf("probing-serve %s\n", PROBING_VERSION);
-            return TOOL_OK;
+            return tool_end(TOOL_OK);
         case 'h':
             fputs(help, stdout);
-            return TOOL_OK;
+            return tool_end(TOOL_OK);
         default:
             return tool_bad_option(argv);
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads traces of object stores and web servers (s3://, gs://, https://, ...) by ranges, through fsspec: pip install 'probing[remote]'.
+"""Reads traces of object stores and web servers (s3://, gs://, https://, ...) by ranges, through fsspec (pip install fsspec).
 
 The C reader asks for bytes by offset (converter/source.h). A closed trace ends with a table of its frames. The table says where the hints are, which
 tell what is in which block; all hints are fetched together. Of the blocks, only those that a question needs are fetched. If blocks are
@@ -44,7 +44,7 @@ def filesystem(url, options):
     try:
         from fsspec.core import url_to_fs
     except ImportError:
-        raise TraceError("%s: fsspec is needed for that (pip install 'probing[remote]', and s3fs, gcsfs or aiohttp for the scheme)" % url) from None
+        raise TraceError("%s: fsspec is needed for that (pip install fsspec, and s3fs, gcsfs or aiohttp for the scheme)" % url) from None
     try:
         return url_to_fs(url, **options)
     except (ImportError, ValueError) as error:

@@ -20,7 +20,7 @@ import time
 from probing import TraceError, _arrow, _columns, _traces, _views
 from probing._export_set import DataSet, Refused, places_of
 
-EPILOG = """pyarrow does the writing (pip install 'probing[parquet]', or pip install pyarrow). Exit code: 0; 1 a trace was damaged or could not be
+EPILOG = """pyarrow does the writing (pip install pyarrow). Exit code: 0; 1 a trace was damaged or could not be
 read (the rest is there); 2 usage; 3 nothing could be written.
 
   probing export --parquet run1 node*/

@@ -32,7 +32,7 @@ try:
     import pyarrow  # noqa: F401
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 except ImportError as missing:
-    raise ImportError("probing.spark needs pyspark 4 and pyarrow (%s): pip install 'probing[spark]'" % missing) from missing
+    raise ImportError("probing.spark needs pyspark 4 and pyarrow (%s): pip install 'pyspark>=4' pyarrow" % missing) from missing
 
 from probing import TraceError, _arrow, _traces, _views, export
 
