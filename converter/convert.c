@@ -333,7 +333,8 @@ int convert(const struct inputs *in, const struct convert_options *opt,
     int err = store_open(&j.store, opt->out,
                          (opt->force ? STORE_FORCE : 0) | (opt->append ? STORE_ADD : 0) |
                              (opt->cache ? STORE_CACHE : 0) |
-                             (opt->need && !(opt->need & VTAB_STACKS) ? STORE_NO_STACKS : 0),
+                             (opt->need && !(opt->need & VTAB_STACKS) ? STORE_NO_STACKS : 0) |
+                             (opt->need & VTAB_NOT_STORED ? STORE_NOT_STORED : 0),
                          opt->asked, in);
     if (err)
         goto out;

@@ -104,7 +104,9 @@ static int prepare(struct store *s) {
 
     sqlite3_free(sql);
     if (rc == SQLITE_OK)
-        rc = s->cache ? tables_add_live(s->db, s->asked, s->no_stacks, NULL) : tables_make(s->db);
+        rc = s->cache        ? tables_add_live(s->db, s->asked, s->no_stacks, NULL)
+             : s->not_stored ? tables_add_live(s->db, NULL, 0, NULL)
+                             : tables_make(s->db);
     return store_failed(s, rc, "creating the tables");
 }
 
@@ -302,6 +304,7 @@ int store_open(struct store *s, const char *out, unsigned how, const char *asked
     s->force = (how & STORE_FORCE) != 0;
     s->cache = (how & STORE_CACHE) != 0;
     s->no_stacks = (how & STORE_NO_STACKS) != 0;
+    s->not_stored = (how & STORE_NOT_STORED) != 0;
     s->grows = (how & (STORE_ADD | STORE_CACHE)) != 0;
     s->asked = asked;
     s->inputs = inputs;

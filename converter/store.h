@@ -23,7 +23,7 @@ struct store {
     const struct inputs *inputs; /* borrowed: never replaced */
     int fd, force, named;
     int cache, grows; /* grows: more will be added later */
-    int no_stacks;
+    int no_stacks, not_stored;
     const char *asked; /* borrowed, during store_open() */
     size_t added;      /* number of views that were missing */
     int adding;        /* the database existed: everything is one transaction */
@@ -39,8 +39,15 @@ struct store {
  * version; -EBUSY: another program is writing it; -EINVAL: it is not one of ours. STORE_CACHE: the database of a recording that is still
  * going on (convert.h). A new one stores no views (schema/66_views_stored.sql), and has only the views that `asked` can refer to
  * (schema_part.h; NULL: all); views that are missing later are added. STORE_NO_STACKS: of such a one, its samples never get a stack.
+ * STORE_NOT_STORED: any other new one stores no views either.
  */
-enum { STORE_FORCE = 1, STORE_ADD = 2, STORE_CACHE = 4, STORE_NO_STACKS = 8 };
+enum {
+    STORE_FORCE = 1,
+    STORE_ADD = 2,
+    STORE_CACHE = 4,
+    STORE_NO_STACKS = 8,
+    STORE_NOT_STORED = 16
+};
 /* Returns 0 or -errno; after an error nothing is left behind. */
 int store_open(struct store *s, const char *out, unsigned how, const char *asked,
                const struct inputs *inputs);

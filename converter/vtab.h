@@ -49,6 +49,8 @@ struct sqlite3;
 /* Only the Python frames of stacks: to resolve the native frames of a trace, with their files and names, takes longer than everything else. */
 #define VTAB_PYTHON (1ull << TRACE_module)
 
+/* No view's rows are stored (schema/66_views_stored.sql): which collectives hang takes longer to find out than a part of the time to convert. */
+#define VTAB_NOT_STORED (1ull << TRACE_clock)
 /* Only the run and the attempt that a trace belongs to: its row of trace_file, how often its launcher says that it started it again and,
  * when no launcher names the job, the groups that it is in. Nothing else gets rows, not even what is otherwise always stored: a long trace has, for example, a row of table clock for every ten
  * seconds. */

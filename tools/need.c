@@ -30,6 +30,7 @@
 #define WHAT_IT_IS  NEED_TRACES /* facts about the trace itself, which are always read */
 #define STACK_TABLE "main.probing_stack_now"
 #define VIEWS       " trace runs samples "
+#define STORED      " training_log collective straggler hang " /* by schema/66_views_stored.sql */
 
 /* The types of records that a table needs. A table that is not listed needs all: its rows are made of several types of records, or of all. */
 static const struct {
@@ -107,6 +108,7 @@ static const struct {
 struct need {
     uint64_t types;
     int all, thread, stack, view, other; /* view: one of VIEWS is read; other: not only a read */
+    int stored;                          /* one of STORED is read */
     char *views;                         /* names of all views, with blanks around each */
 };
 
@@ -144,6 +146,7 @@ static int on_read(void *ctx, int action, const char *table, const char *column,
             n->stack |= strcmp(table, "stack") == 0;
             return SQLITE_OK;
         }
+    n->stored |= is_one_of(table, STORED);
     /* A view needs nothing more, as SQLite reports what its columns are made of as well. It does not for system.process, which like any other unknown
      * table needs all. */
     n->all |= !is_one_of(table, n->views);
@@ -196,7 +199,7 @@ static int list_views(sqlite3 *db, struct need *n) {
     return n->views ? SQLITE_OK : SQLITE_NOMEM;
 }
 
-uint64_t need_of(const char *sql) {
+static uint64_t find(const char *sql, int *stored) {
     struct need n = {0};
     char *text = NULL, *names = NULL, *plain = NULL, why[SQL_DIALECT_WHY];
     sqlite3 *db = NULL;
@@ -234,9 +237,16 @@ uint64_t need_of(const char *sql) {
     n.types |= n.stack && strcasestr(sql, "stack") ? SAMPLES : 0;
     /* If only threads are read, all records are needed: any of them may be what refers to a thread. */
     n.all |= n.thread && !(n.types & ~WHAT_IT_IS);
+    *stored = n.stored;
     if (rc != SQLITE_OK || n.all)
         return 0;
     return n.types || n.other ? n.types | WHAT_IT_IS : NEED_NOTHING;
+}
+
+uint64_t need_of(const char *sql) {
+    int stored;
+
+    return find(sql, &stored);
 }
 
 uint64_t need_of_live(const char *sql) {
@@ -246,9 +256,12 @@ uint64_t need_of_live(const char *sql) {
 }
 
 uint64_t need_of_part(const char *sql) {
-    uint64_t need = strcasestr(sql, "python") ? 0 : need_of(sql);
+    int stored = 1;
+    uint64_t need = strcasestr(sql, "python") ? 0 : find(sql, &stored);
 
-    return need == NEED_NOTHING ? NEED_TRACES : need;
+    if (need == NEED_NOTHING || need == NEED_TRACES)
+        return NEED_TRACES;
+    return need && !stored ? need | VTAB_NOT_STORED : need;
 }
 
 uint64_t need_of_traces(const char *sql) {

@@ -27,7 +27,8 @@ uint64_t need_of_live(const char *sql);
  */
 #define NEED_TRACES (1ull << TRACE_process)
 uint64_t need_of_traces(const char *sql);
-/* For a part of the time of traces: as need_of(). The database of a part is small, so another question about that part may make its own. */
+/* For a part of the time of traces: as need_of(). The database of a part is small, so another question about that part may make its own.
+ * Adds VTAB_NOT_STORED where no view is read whose rows are stored. */
 uint64_t need_of_part(const char *sql);
 
 #endif
