@@ -25,7 +25,8 @@ def mappings():
         m = MAPPING.match(line)
         if m:
             start, end, offset, perms, path = m.groups()
-            lines.append((int(start, 16), "%s-%s %s %s 00:00 0 %s" % (start, end, perms or "r-xp", offset, path)))
+            # From GDB 16 on a blank follows the path.
+            lines.append((int(start, 16), "%s-%s %s %s 00:00 0 %s" % (start, end, perms or "r-xp", offset, path.rstrip(" "))))
     return "\n".join(line for _, line in sorted(lines)) + "\n"
 
 
