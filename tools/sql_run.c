@@ -81,6 +81,8 @@ static const char *advice(const char *message, const char *sql) {
     static const char column[] = "no such column: ";
     char quoted[80];
 
+    if (strstr(message, "single-quotes")) /* SQLite says it itself from 3.46 on */
+        return "";
     if (strncmp(message, column, sizeof column - 1) == 0) {
         snprintf(quoted, sizeof quoted, "\"%s\"", message + sizeof column - 1);
         if (strstr(sql, quoted))

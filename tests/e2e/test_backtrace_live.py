@@ -158,8 +158,8 @@ def test_native_threads_and_their_names(ask, spawn, python):
     worker = threads["my) (worker"]
     assert not worker["python"] and worker["interpreter"] is None and worker["state"] == "idle"
     assert [f["type"] for f in worker["frames"]] == ["Native"] * len(worker["frames"]) and len(worker["frames"]) >= 2
-    # from glibc 2.41 on, a function without a name in the file makes the system call, called by another one
-    assert any("pause" in (f["func"] or "") for f in worker["frames"][:3]) and not worker["main"]
+    # from glibc 2.41 on, up to three functions without a name in the file stand before it
+    assert any("pause" in (f["func"] or "") for f in worker["frames"][:4]) and not worker["main"]
 
 
 CXX = """

@@ -273,6 +273,7 @@ def test_term_under_a_filter_that_refuses_to_send_it_again(build, run, tmp_path)
 BETWEEN = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -67,9 +67,9 @@ print("ran" if os.waitpid(pid, 0)[1] == 3 << 8 else "another end")
 while time.process_time() < 0.3: pass
 raise SystemExit(7)"""
     monkeypatch.setenv("LD_PRELOAD", library)
-    if (bare := run([PY, "-c", code], check=None)).returncode != 7:
+    if (bare := run([PY, "-W", "ignore", "-c", code], check=None)).returncode != 7:
         pytest.skip("Python does not run with it: " + bare.stderr[-300:])
-    done = run([build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst", PY, "-c", code], check=None)
+    done = run([build.tool("probing-record"), "-q", "-r", "1000", "-o", tmp_path / "t.zst", PY, "-W", "ignore", "-c", code], check=None)
     assert (done.returncode, done.stdout, done.stderr) == (7, "ran\n", bare.stderr)
     assert (tmp_path / "t.zst").stat().st_size > 0
 
