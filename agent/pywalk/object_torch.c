@@ -170,8 +170,11 @@ static const char *device_name(int8_t device) {
 /* To be called only if the layout is of this very version: nothing could show that it is wrong. */
 static bool requires_grad(struct render *r, const struct torch_fields *l, uint64_t autograd) {
     obj_ok(r, pywalk_plausible(autograd));
-    uint64_t grad_fn = obj_u64(r, autograd + l->autograd_grad_fn);
-    uint8_t wanted = obj_u8(r, autograd + l->autograd_requires_grad);
+    /* Before both stands a std::string, which is empty. PyTorch's own builds before 2.7 have the old kind, a pointer; the new one has 32 bytes, and points
+     * into itself. */
+    uint32_t less = obj_u64(r, autograd + 8) == autograd + 24 ? 0 : 24;
+    uint64_t grad_fn = obj_u64(r, autograd + l->autograd_grad_fn - less);
+    uint8_t wanted = obj_u8(r, autograd + l->autograd_requires_grad - less);
     return obj_error(r) == 0 && (wanted == 1 || (grad_fn != 0 && pywalk_plausible(grad_fn)));
 }
 
