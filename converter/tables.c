@@ -13,6 +13,7 @@ static const char schema[] = {
 
 #define AFTER_LOAD "--@ after load"
 #define NO_STACKS  "--@ no stacks"
+#define NO_THREADS "--@ no threads"
 
 /* Runs the part of the schema between two marks. Returns an SQLite result code. */
 static int run_part(sqlite3 *db, const char *from, const char *to) {
@@ -40,7 +41,9 @@ static void find_live_parts(void) {
 /* For a recording that is going on: selects all tables and views, but of `kinds` only those that `sql` can refer to. */
 static int live_part(struct schema_part *p, const char *sql, int kinds, int no_stacks) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const char *others = strstr(schema, NO_STACKS);
+    int by_thread = !sql || strcasestr(sql, "thread") || strcasestr(sql, "tid");
+    const char *others = strstr(schema, by_thread ? NO_STACKS : NO_THREADS),
+               *end = strstr(others, by_thread ? NO_THREADS : "--@ runs");
 
     pthread_once(&once, find_live_parts);
     *p = live_parts;
@@ -49,8 +52,7 @@ static int live_part(struct schema_part *p, const char *sql, int kinds, int no_s
     if (!p->v)
         return SQLITE_NOMEM;
     memcpy(p->v, live_parts.v, p->n * sizeof *p->v);
-    int rc = no_stacks ? schema_part_add(p, others, (size_t)(strstr(others, "--@ runs") - others))
-                       : SQLITE_OK;
+    int rc = no_stacks ? schema_part_add(p, others, (size_t)(end - others)) : SQLITE_OK;
     if (rc == SQLITE_OK)
         schema_part_want(p, sql, kinds);
     return rc;
