@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "schema_part.h"
+#include "blank.h"
 
 static const char schema[] = {
 #include "converter/schema.sql.inc"
@@ -13,6 +13,7 @@ static const char schema[] = {
 
 #define AFTER_LOAD "--@ after load"
 #define NO_STACKS  "--@ no stacks"
+#define NO_THREADS "--@ no threads"
 
 /* Runs the part of the schema between two marks. Returns an SQLite result code. */
 static int run_part(sqlite3 *db, const char *from, const char *to) {
@@ -40,7 +41,9 @@ static void find_live_parts(void) {
 /* For a recording that is going on: selects all tables and views, but of `kinds` only those that `sql` can refer to. */
 static int live_part(struct schema_part *p, const char *sql, int kinds, int no_stacks) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const char *others = strstr(schema, NO_STACKS);
+    int by_thread = !sql || strcasestr(sql, "thread") || strcasestr(sql, "tid");
+    const char *others = strstr(schema, by_thread ? NO_STACKS : NO_THREADS),
+               *end = strstr(others, by_thread ? NO_THREADS : "--@ runs");
 
     pthread_once(&once, find_live_parts);
     *p = live_parts;
@@ -49,8 +52,7 @@ static int live_part(struct schema_part *p, const char *sql, int kinds, int no_s
     if (!p->v)
         return SQLITE_NOMEM;
     memcpy(p->v, live_parts.v, p->n * sizeof *p->v);
-    int rc = no_stacks ? schema_part_add(p, others, (size_t)(strstr(others, "--@ runs") - others))
-                       : SQLITE_OK;
+    int rc = no_stacks ? schema_part_add(p, others, (size_t)(end - others)) : SQLITE_OK;
     if (rc == SQLITE_OK)
         schema_part_want(p, sql, kinds);
     return rc;
@@ -59,9 +61,16 @@ static int live_part(struct schema_part *p, const char *sql, int kinds, int no_s
 int tables_make_live(sqlite3 *db, const char *sql) {
     struct schema_part p = {0};
     int rc = live_part(&p, sql, SCHEMA_TABLES | SCHEMA_VIEWS, 0);
+    size_t n;
+    void *image = rc == SQLITE_OK ? blank_image(&p, 1024, &n) : NULL;
 
+    if (rc == SQLITE_OK) /* it takes over the image, even if it fails */
+        rc = image ? sqlite3_deserialize(db, "main", image, (sqlite3_int64)n, (sqlite3_int64)n,
+                                         SQLITE_DESERIALIZE_FREEONCLOSE |
+                                             SQLITE_DESERIALIZE_RESIZEABLE)
+                   : SQLITE_NOMEM;
     if (rc == SQLITE_OK)
-        rc = schema_part_make(&p, db);
+        rc = blank_list(&p, db);
     schema_part_free(&p);
     return rc;
 }
@@ -92,6 +101,15 @@ int tables_make(sqlite3 *db) {
     return run_part(db, schema, AFTER_LOAD);
 }
 
+void *tables_blank_live(unsigned page_size, size_t *n) {
+    struct schema_part p = {0};
+    void *image =
+        live_part(&p, "", SCHEMA_VIEWS, 0) == SQLITE_OK ? blank_image(&p, page_size, n) : NULL;
+
+    schema_part_free(&p);
+    return image;
+}
+
 int tables_add_live(sqlite3 *db, const char *sql, int no_stacks, size_t *added) {
     struct schema_part p = {0};
     int rc = live_part(&p, sql, SCHEMA_VIEWS, no_stacks);
@@ -99,7 +117,7 @@ int tables_add_live(sqlite3 *db, const char *sql, int no_stacks, size_t *added) 
     if (rc == SQLITE_OK && added)
         rc = schema_part_missing(&p, db, added);
     if (rc == SQLITE_OK)
-        rc = schema_part_make(&p, db);
+        rc = added ? schema_part_make(&p, db) : blank_list(&p, db);
     schema_part_free(&p);
     return rc;
 }
