@@ -162,10 +162,13 @@ static int refresh(struct inject *in) {
     return rc < 0 ? rc : 1;
 }
 
-static int has_stack(const struct inject *in, uint64_t sp) {
-    const struct proc_map *m = proc_maps_at(&in->maps, sp);
+/* Whether the thread has enough of a stack of its own: the process's, or the one with its control block (fs_base) on top. How far a stack that the program
+ * switches to (a coroutine's, a goroutine's) reaches, nothing says: it may be 2 KiB of a large mapping. */
+static int has_stack(const struct inject *in, const struct user_regs_struct *r) {
+    const struct proc_map *m = proc_maps_at(&in->maps, r->rsp);
 
-    return m && m->perms[1] == 'w' && sp - m->start >= STACK_NEEDED;
+    return m && m->perms[1] == 'w' && r->rsp - m->start >= STACK_NEEDED &&
+           (strcmp(m->path, "[stack]") == 0 || r->fs_base - r->rsp < m->end - r->rsp);
 }
 
 /* Whether the thread is in a system call that continues afterwards; under a seccomp filter, one with a timeout would not (call.c). */
@@ -233,7 +236,7 @@ static int choose(struct inject *in, struct stop *s, size_t *carrier) {
             return -EAGAIN;
         }
         if (s->v[i].signal || safety_carrier(in->names, (size_t)n, complete) ||
-            !has_stack(in, s->v[i].regs.rsp))
+            !has_stack(in, &s->v[i].regs))
             continue;
         /* Best: asleep in the kernel. Second: in the program's own code. */
         score = blocked(in, &s->v[i].regs) ? 3 : strncmp(in->names[0].module, "libc", 4) ? 2 : 1;

@@ -13,7 +13,7 @@ evaluate(options: bytes, source: bytes, limit: int) -> bytes, a JSON object of a
 
 The answer:
   ok     true when nothing was raised
-  out    what this thread wrote to sys.stdout and sys.stderr meanwhile
+  out    what this thread wrote to sys.stdout and sys.stderr meanwhile; sys.stdin is empty for it
   value  repr of the value, when the source ends in an expression that is not None
   error  the traceback, when something was raised
   more   true: the input is not complete
@@ -38,11 +38,12 @@ import sys
 MARK = "...[cut]"
 NAME = "<probing>"
 MOST_SESSIONS = 16
-MOST_ENDED = 128
+MOST_ENDED = 192
 KEYWORDS = ("and as assert async await break class continue def del elif else except finally for from global if import in is "
             "lambda nonlocal not or pass raise return try while with yield").split()
 
-running = {}  # thread -> (sys.stdout and stderr as they were, as they are, output, what threading knew of it)
+STREAMS = "stdout", "stderr", "stdin"
+running = {}  # thread -> (sys.stdout, stderr and stdin as they were, as they are, output, what threading knew of it)
 ended = []  # captures of the last evaluations: up to 3.13 print() holds no reference to the sys.stdout that it writes to
 sessions = {}  # console -> names
 last_values = {}  # console -> what `_` is
@@ -117,6 +118,28 @@ class Capture:
             self._probing = _weakref.ref(beneath(self)), None, None
         except TypeError:  # None, or a class without weak references
             pass
+
+
+class NoInput(Capture):
+    """Stands in for sys.stdin: the thread that evaluates finds nothing to read, the others read on. Otherwise its input(), or pdb's, would take
+    the program's next line, and on a terminal nobody else could read one until that came, even after the evaluation was given up."""
+
+    def __getattr__(self, name):
+        if _thread.get_ident() == self._probing[1] and posix.getpid() == self._probing_pid:
+            if name.startswith("read"):
+                return lambda *size: ""
+            if name in ("fileno", "buffer", "detach"):
+                raise AttributeError(name)
+        return Capture.__getattr__(self, name)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
 
 
 def beneath(capture):
@@ -353,10 +376,13 @@ def forget_thread(before):
 
 def under_way(ident, limit):
     """Takes this thread's output; returns where it goes. leave() ends that."""
-    parts, saved = [], (getattr(sys, "stdout", None), getattr(sys, "stderr", None))  # none yet: it is starting
-    mine = Capture(saved[0], ident, parts, limit), Capture(saved[1], ident, parts, limit)
+    parts, saved = [], [getattr(sys, name, None) for name in STREAMS]  # none yet: it is starting
+    mine = [(NoInput if name == "stdin" else Capture)(was, ident, parts, limit) for name, was in zip(STREAMS, saved)]
+    if saved[2] is None:
+        del mine[2]
     running[ident] = saved, mine, parts, threads_known()
-    sys.stdout, sys.stderr = mine
+    for name, capture in zip(STREAMS, mine):
+        setattr(sys, name, capture)
     return parts
 
 
@@ -367,13 +393,12 @@ def leave(ident):
         return None
     saved, mine, parts, before = entry
     forget_thread(before)
-    if sys.stdout is mine[0]:
-        sys.stdout = below(saved[0])
-    if sys.stderr is mine[1]:
-        sys.stderr = below(saved[1])
-    # From now on they pass everything on: the thread's number will be another's, and they may be in use still.
-    mine[0].end()
-    mine[1].end()
+    for name, was, capture in zip(STREAMS, saved, mine):
+        if getattr(sys, name, None) is capture:
+            setattr(sys, name, below(was))
+        # From now on it passes everything on: the thread's number will be another's, and it may be in use still.
+        capture.end()
+    capture = None  # let_go() counts the references
     let_go(mine)
     let_go(ended)
     ended.extend(mine)

@@ -144,16 +144,15 @@ static bool is_enum(struct render *r, const struct object_type *t) {
 
 bool obj_put_enum(struct render *r, uint64_t addr, const struct object_type *t) {
     uint64_t name, value;
-    char text[96];
+    char text[96] = "."; /* and the name: None where flags are combined, or none is set */
 
     if (!is_enum(r, t) || !obj_attrs_find(r, addr, t, "_name_", &name) ||
-        !obj_attrs_find(r, addr, t, "_value_", &value) ||
-        pywalk_str(&r->pw, name, text, sizeof text) < 0 || !obj_enter(r, addr))
+        !obj_attrs_find(r, addr, t, "_value_", &value) || !obj_enter(r, addr))
         return false;
     obj_put(r, "<");
     obj_put_clean(r, t->name);
-    obj_put(r, ".");
-    obj_put_clean(r, text);
+    if (obj_is(r, name, KIND_STR) && pywalk_str(&r->pw, name, text + 1, sizeof text - 1) >= 0)
+        obj_put_clean(r, text);
     obj_put(r, ": ");
     obj_render(r, value);
     obj_put(r, ">");

@@ -73,8 +73,13 @@ ASIDE = 1024  # bytes below the stack pointer that stay as they are: the red zon
 NEEDED = 32 << 10  # bytes of stack below the calls' data; the evaluator with an import takes up to 24 KB of it
 
 
-def free_stack(pid, sp):
-    """How many bytes the stack at `sp` has left. GDB would write through the page that guards its end, into what lies behind it."""
+def register(name):
+    return int(gdb.newest_frame().read_register(name)) & (1 << 64) - 1
+
+
+def free_stack(pid, sp, thread_pointer):
+    """How many bytes the thread's stack has left at `sp`. GDB would write through the page that guards its end, into what lies behind it.
+    None if it is not the thread's own (which has the thread pointer on top): how far a coroutine's or a goroutine's reaches, nothing says."""
     with open("/proc/%d/maps" % pid) as maps:
         for line in maps:
             low, high = (int(n, 16) for n in line.split(None, 1)[0].split("-"))
@@ -86,6 +91,8 @@ def free_stack(pid, sp):
         with open("/proc/%d/limits" % pid) as limits:
             most = re.search(r"^Max stack size +(\d+)", limits.read(), re.M)
         low = high - int(most.group(1)) if most else 0
+    elif not sp < thread_pointer < high:
+        return None
     return sp - low
 
 
@@ -188,8 +195,10 @@ def evaluate(pid, options, code, timeout):
         ("%s deadline=%g" % (options, timeout)).encode(), code.encode("utf-8", "surrogateescape"), LIMIT)
     reason = why_not(stacks, tid)
     if not reason:
-        free = free_stack(pid, int(gdb.newest_frame().read_register("rsp")) & (1 << 64) - 1)
-        if free < ASIDE + len(program) + NEEDED:
+        free = free_stack(pid, register("rsp"), register("fs_base"))
+        if free is None:
+            reason = "thread %d is on another stack than its own (a coroutine's): select another one, or continue" % tid
+        elif free < ASIDE + len(program) + NEEDED:
             reason = "thread %d has only %d KB of stack left: select another one, or continue" % (tid, free >> 10)
     if reason:
         raise gdb.GdbError("nothing was run: " + reason)

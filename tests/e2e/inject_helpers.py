@@ -25,6 +25,33 @@ while go():
 print("right")
 """
 
+# A library whose run() waits on a stack of 2 KiB, as a goroutine does, until wake() is called. Returns how many bytes below it were changed.
+COROUTINE = r"""
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
+static char area[1 << 20]; /* of which the coroutine's stack is a part; what lies below it is the program's */
+static ucontext_t own, other;
+static int ends[2];
+int inside;
+static void waits(void) { char c; inside = 1; read(ends[0], &c, 1); }
+void wake(void) { write(ends[1], "", 1); }
+int run(void) {
+    int harmed = 0;
+    memset(area, 7, sizeof area);
+    pipe(ends);
+    getcontext(&other);
+    other.uc_stack.ss_sp = area + sizeof area / 2;
+    other.uc_stack.ss_size = 2 << 10;
+    other.uc_link = &own;
+    makecontext(&other, waits, 0);
+    swapcontext(&own, &other);
+    for (size_t i = 0; i < sizeof area / 2; i++)
+        harmed += area[i] != 7;
+    return harmed;
+}
+"""
+
 
 @pytest.fixture
 def target(spawn, tmp_path):

@@ -297,6 +297,16 @@ class Level(enum.IntEnum):
 same(Color.RED, Color.BLUE)
 for level in Level:
     shown(level, "<Level.%s: %d>" % (level.name, level.value))
+
+
+class Flags(enum.IntFlag):
+    A = 1
+    B = 2
+
+
+# up to 3.10 a combination's name is made only to be printed; none at all has no name in any version
+shown(Flags.A | Flags.B, "<Flags.A|B: 3>" if V >= (3, 11) else "<Flags: 3>")
+shown(Flags(0), "<Flags: 0>")
 if V >= (3, 7):
     import dataclasses
 

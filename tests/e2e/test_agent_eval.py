@@ -188,6 +188,31 @@ def test_eval_where_stdout_is_none(agent, spawn, interpreter):
     assert process.poll() is None
 
 
+READER = """
+import sys
+print("ready", flush=True)
+print(input(), input(), next(sys.stdin).strip(), sys.stdin.readline().strip(), sys.stdin.read().split(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("code", ["input()", "breakpoint()", "import sys; [sys.stdin.read(), list(sys.stdin), next(sys.stdin)]"])
+@pytest.mark.pythons(min=(3, 7))
+def test_eval_reads_nothing_of_the_programs_input(agent, spawn, python, code):
+    """It finds the end of the input. (Once it waited for the program's next line, also after it had been given up.) The program's threads read
+    theirs, also while an evaluation runs."""
+    process = spawn([python.path, agent.script(READER)], ready="ready", stdin=subprocess.PIPE, env=agent.env())
+    live, = wait_for(agent.lives)
+    assert agent.mail(live, "eval", code, timeout_ms=20000)[0] == 0
+    process.stdin.write(b"1\n")
+    process.stdin.flush()
+    slow = subprocess.Popen([str(agent.build.root / "tests/programs/mailbox"), str(live), "eval", "import time; time.sleep(0.3)", "100000"])
+    process.stdin.write(b"2\n3\n")
+    process.stdin.flush()
+    slow.wait()
+    out = process.communicate(b"4\n5\n6\n", timeout=240)[0]
+    assert out.decode().split("\n")[0] == "1 2 3 4 ['5', '6']"
+
+
 @FEW
 def test_eval_bounds(agent, start, interpreter):
     process, live = start(interpreter)

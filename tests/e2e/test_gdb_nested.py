@@ -4,7 +4,9 @@ import re
 
 import pytest
 from gdb_tools import gdb_command, needs_gdb, why_no_calls
+from inject_helpers import COROUTINE, program
 
+FIXTURES = (program,)
 pytestmark = needs_gdb
 
 PROGRAM = """
@@ -101,6 +103,18 @@ def test_a_stack_with_no_space_for_it(build, run, python, tmp_path):
     cmd[1:1] = [word for setting in SETUP for word in ("-iex", setting)]
     out = run(cmd, timeout=40, check=None).stdout
     assert re.search(r"refused: nothing was run: thread \d+ has only (\d|1\d|2\d|3[01]) KB of stack left", out), out
+
+
+@pytest.mark.pythons(count=1)
+def test_on_a_coroutines_stack(build, run, python, tmp_path, program):
+    """Nothing says where it ends. Nothing is called, so any GDB will do."""
+    script, commands = tmp_path / "program.py", tmp_path / "commands"
+    script.write_text("import ctypes\nctypes.CDLL(%r).run()\n" % str(program("coroutine.so", COROUTINE, "-shared", "-fPIC")))
+    commands.write_text(TRY + "\n".join(["break waits", "run %s" % script, 'python attempt("probing-eval --timeout 100 1")', "kill"]) + "\n")
+    cmd = gdb_command(build, None) + ["-x", commands, python.path]
+    cmd[1:1] = [word for setting in SETUP for word in ("-iex", setting)]
+    out = run(cmd, timeout=40, check=None).stdout
+    assert re.search(r"refused: nothing was run: thread \d+ is on another stack than its own", out), out
 
 
 @pytest.mark.slow

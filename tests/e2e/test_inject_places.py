@@ -10,7 +10,7 @@ import time
 import conftest
 import pytest
 from gdb_tools import gdb_command, needs_gdb
-from inject_helpers import HEAD, SPIN, finish, probing, program, refused, status, target, wait_until
+from inject_helpers import COROUTINE, HEAD, SPIN, finish, probing, program, refused, status, target, wait_until
 from record_until import record_until
 
 FIXTURES = (probing, program, record_until, target)  # tests ask for them by name
@@ -202,3 +202,23 @@ def test_stop_leaves_the_target_as_found(build, run, probing, python, target, co
     for trace in traces:
         assert sql(convert(trace), "SELECT count(*) FROM samples")[0][0] > 0
     assert finish(process) == (0, "right", "")
+
+
+@pytest.mark.pythons(count=1)
+def test_a_thread_on_a_coroutines_stack(probing, program, python, target, tmp_path):
+    """Also a goroutine's: 2 KiB in the middle of a large mapping. dlopen would write over what lies below it."""
+    program("coroutine.so", COROUTINE, "-shared", "-fPIC")
+    process = target(python, HEAD + """
+import ctypes
+lib = ctypes.CDLL("./coroutine.so")
+def waker():
+    while not ctypes.c_int.in_dll(lib, "inside").value: time.sleep(0.01)
+    print("inside", flush=True)
+    while go(): time.sleep(0.02)
+    lib.wake()
+threading.Thread(target=waker).start()
+print("harmed", lib.run())
+""", ready="inside")
+    assert "loaded by dlopen at a safe point" in probing(process.pid, "inject").stdout
+    probing(process.pid, "stop")
+    assert finish(process)[:2] == (0, "harmed 0")
