@@ -251,6 +251,19 @@ def test_a_name_with_a_schema_makes_the_columns_that_are_read(run, build):
     assert "malformed JSON" in ask("SELECT * FROM t", check=1)  # the message of its SELECT
 
 
+def test_columns_are_named_as_typed(build, run, convert):
+    """A column without AS has the text that was typed for a name, not what became of it for SQLite."""
+    db = convert(pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst")
+    texts = (("-- x\n; SELECT 7::text, string_agg('x', ',' ORDER BY 1), 1 AS \"a\"\"b\", 2 \"c\"\"d\", count(*) -- ;", ["7::text", "string_agg('x', ',' ORDER BY 1)", 'a"b', 'c"d', "count(*)"]),
+             ("WITH a AS (SELECT 1::int AS one) SELECT one, a.one + 1::int, one two, a.one FROM a", ["one", "a.one + 1::int", "two", "one"]),
+             ("SELECT 1::int UNION SELECT 2", ["1::int"]), ("EXPLAIN QUERY PLAN SELECT 1::int, 2, 3, 4", ["id", "parent", "notused", "detail"]),
+             ("SELECT *, 1::int AS x FROM (SELECT 2 AS two)", ["two", "x"]), ("SELECT DISTINCT ON (1) 5::int", ["5::int"]), ("VALUES (1::int)", ["column1"]),
+             ("SELECT timestamp AT TIME ZONE 'UTC' FROM samples LIMIT 1", ["timestamp"]), ("SELECT 3::int AS a, $$b; c$$ AS d", ["a", "d"]))
+    out = run([build.tool("probing-query"), "--markdown", db, "; ".join(text + "\n" for text, _ in texts)]).stdout
+    heads = [part.split("\n")[0] for part in out.split("\n\n")]
+    assert [[name.strip() for name in head.strip("|\n").split(" | ")] for head in heads] == [names for _, names in texts]
+
+
 def test_in_the_python_reader(build, convert, sql):
     """In a notebook a query means what it means in `probing query`: a text compared with a time is one, and what other engines write is known."""
     db = convert(pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst")
