@@ -22,6 +22,7 @@
 #include "replay.h"
 #include "sql_dialect.h"
 #include "sql_functions.h"
+#include "sql_heads.h"
 #include "sql_running.h"
 #include "sql_schemas.h"
 #include "sql_select.h"
@@ -49,6 +50,8 @@ struct sql {
     struct cell *cells; /* the first rows, until they are put into a batch */
     size_t rows, put, bytes;
     int done;
+    const char **names; /* of the columns */
+    char *heads;        /* memory of some of them */
 };
 
 static int failed(struct sql *s, const char *doing) {
@@ -351,15 +354,19 @@ static int find_columns(struct sql *s) {
 
     s->base.fields = calloc((size_t)n, sizeof *s->base.fields);
     s->cells = calloc((size_t)n * LOOK, sizeof *s->cells);
-    if (!s->base.fields || !s->cells)
+    s->names = calloc((size_t)n, sizeof *s->names);
+    if (!s->base.fields || !s->cells || !s->names)
         return arrow_fail(s->base.notes, -ENOMEM, "no memory");
     s->base.nfields = (size_t)n;
     while (!err && !s->done && s->rows < LOOK && s->bytes < LOOK_BYTES)
         if ((err = step(s)) == 0 && !s->done && (err = keep_row(s)) != 0)
             arrow_fail(s->base.notes, err, "no memory");
+    for (int i = 0; i < n; i++)
+        s->names[i] = sqlite3_column_name(s->st, i);
+    if (!err && (err = sql_heads(s->base.rq->sql, s->names, n, &s->heads)) != 0)
+        arrow_fail(s->base.notes, err, "no memory");
     for (size_t i = 0; !err && i < s->base.nfields; i++)
-        s->base.fields[i] =
-            (struct arrow_field){sqlite3_column_name(s->st, (int)i), type_of(s, i), NULL};
+        s->base.fields[i] = (struct arrow_field){s->names[i], type_of(s, i), NULL};
     return err;
 }
 
@@ -369,6 +376,8 @@ static void sql_free(struct arrow_source *base) {
     free_cells(s);
     sqlite3_finalize(s->st);
     sqlite3_close_v2(s->db);
+    free(s->names);
+    free(s->heads);
     free(s->base.fields);
     free(s);
 }

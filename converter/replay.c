@@ -371,11 +371,12 @@ static int load(struct replay *r, sqlite3 *db) {
     return rc;
 }
 
-static void list_late(sqlite3_context *ctx, const struct replay *r) {
+/* The ranks of a stage, or (stage -1) those that are late together. */
+static void list_ranks(sqlite3_context *ctx, const struct replay *r, int stage) {
     sqlite3_str *s = sqlite3_str_new(NULL);
 
     for (int i = 0; i < r->job.nranks; i++) {
-        if (r->is_late[i])
+        if (stage < 0 ? r->is_late[i] : r->job.rank[i].stage == stage)
             sqlite3_str_appendf(s, "%s%lld", sqlite3_str_length(s) ? "," : "[",
                                 r->job.rank[i].rank);
     }
@@ -438,7 +439,10 @@ static void replay(sqlite3_context *ctx, int argc, sqlite3_value **argv) {
             sqlite3_result_text(ctx, r->job.rank[i].host, -1, SQLITE_TRANSIENT);
     } else if (strcmp(what, "late") == 0) {
         if (r->nlate)
-            list_late(ctx, r);
+            list_ranks(ctx, r, -1);
+    } else if (strcmp(what, "ranks of stage") == 0) {
+        if (which && number >= 0 && number < r->nstages && r->stage[number].ranks)
+            list_ranks(ctx, r, number);
     } else if (strcmp(what, "nth stage") == 0) {
         for (i = 0; i < r->nstages && !(excess(r, i) > 0); i++)
             ;

@@ -20,7 +20,7 @@
  *   median     every rank takes the median time of its peers
  *   data       no time between two calls is spent waiting for a data loader
  * replay('nth rank', N), ('nth node', N), ('nth stage', 1): the one with the N-th largest lateness; NULL: there are fewer than N.
- * replay('late'): the ranks that are late together, as a JSON array; NULL: none are.
+ * replay('late'): the ranks that are late together, as a JSON array; NULL: none are. replay('ranks of stage', S): those of a pipeline stage.
  * replay('length'), replay('seen'): seconds that the unchanged replay takes, and that the job took. replay('calls'): number of calls.
  * replay('absent'): number of ranks in the groups of the job that have no trace.
  * replay('lost'): messages of which one end was not recorded; what is known of that process is replayed (replay_mirror.h), and it may save more.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../converter/sql_dialect.h"
+#include "../converter/sql_heads.h"
 #include "../converter/sql_select.h"
 #include "common.h"
 
@@ -35,8 +36,9 @@ struct rows_value sql_run_value(sqlite3_stmt *st, int i) {
     return v;
 }
 
-static int print_result(sqlite3_stmt *st, struct rows *rows, uint64_t *count) {
+static int print_result(sqlite3_stmt *st, const char *typed, struct rows *rows, uint64_t *count) {
     int n = sqlite3_column_count(st), rc;
+    char *memory = NULL;
     const char **names = calloc((size_t)n, sizeof *names);
     struct rows_value *v = calloc((size_t)n, sizeof *v);
 
@@ -45,6 +47,8 @@ static int print_result(sqlite3_stmt *st, struct rows *rows, uint64_t *count) {
         if (!(names[i] = sqlite3_column_name(st, i)))
             rc = SQLITE_NOMEM;
     }
+    if (rc == SQLITE_OK && sql_heads(typed, names, n, &memory) != 0)
+        rc = SQLITE_NOMEM;
     /* The first row is fetched before the header is printed: a query that fails leaves the stream empty. */
     if (rc == SQLITE_OK)
         rc = sqlite3_step(st);
@@ -60,6 +64,7 @@ static int print_result(sqlite3_stmt *st, struct rows *rows, uint64_t *count) {
         if (rows_why(rows))
             rc = SQLITE_NOMEM;
     }
+    free(memory);
     free(names);
     free(v);
     return rc;
@@ -125,9 +130,10 @@ static int bind(const struct sql_run *r, sqlite3_stmt *st) {
     return TOOL_OK;
 }
 
-/* Runs the statements of `sql`, which is in SQLite's dialect by now. */
-static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double end) {
-    while (*sql) {
+/* Runs the statements of `sql`, which is in SQLite's dialect by now; typed: the same as it was before. */
+static int run_all(struct sql_run *r, struct rows *rows, const char *sql, const char *typed,
+                   double end) {
+    for (; *sql; typed = sql_heads_after(typed)) {
         const char *from = sql;
         sqlite3_stmt *st = NULL;
         if (r->stopped && r->stopped()) /* interrupted while no statement ran */
@@ -152,7 +158,7 @@ static int run_all(struct sql_run *r, struct rows *rows, const char *sql, double
         } else {
             if (r->results++)
                 fputc('\n', r->out);
-            rc = print_result(st, rows, &r->rows);
+            rc = print_result(st, typed, rows, &r->rows);
         }
         int code = rc == SQLITE_DONE ? TOOL_OK : failed(r, rows, from, rc, end);
         sqlite3_finalize(st);
@@ -188,7 +194,7 @@ int sql_run(struct sql_run *r, const char *sql) {
         limits.end = tool_seconds() + r->timeout;
     if (r->timeout > 0 || r->stopped)
         sqlite3_progress_handler(r->db, STEPS_BETWEEN_LOOKS, is_over, &limits);
-    int code = run_all(r, rows, text, limits.end);
+    int code = run_all(r, rows, text, sql, limits.end);
     sqlite3_progress_handler(r->db, 0, NULL, NULL);
     rows_close(rows);
     free(text);

@@ -163,6 +163,20 @@ def test_a_straggler_in_a_pipeline(build, run, simulated_job, shape):
     assert answer.startswith("no straggler: "), answer
 
 
+def test_a_straggler_in_a_pipeline_of_one_rank_a_stage(build, run, simulated_job):
+    """A rank that has no peers is compared with the other stages, whether or not the job has collectives besides its messages. The first stage, which is
+    the last to finish each step and comes last to all collectives then, is not to blame for it."""
+    shape = ("--ranks", 4, "--pp", 4, "--jitter", 5, "--outliers", 0, "--offset", 1)
+    even = simulated_job(*shape) / "out.db"
+    for collectives in ((), ("--no-world",)):
+        job = simulated_job("--straggler", "2:20", *shape, *collectives) / "out.db"
+        answer, tables = ask(build, run, "straggler", job)
+        assert re.match(r"rank 2, stage 2 of the pipeline: without its lateness the run would take \d\.\d s less, 1\d %; ranks wait for messages here", answer), answer
+        assert [r["rank"] for t in tables for r in t if "forward" in r] == [2, "median"], tables
+        assert ask(build, run, "what_if", job)[0].startswith("without stage 2's lateness (rank 2) it would take ")
+    assert ask(build, run, "straggler", even)[0].startswith("no straggler: ranks wait for messages here, and are late for collectives then (in those rank 0 ")
+
+
 def test_a_straggler_of_each_run(build, run, simulated_job, sql):
     """Of two runs, each has its own waiting, and the one with a straggler is named."""
     out = simulated_job("--runs", "2", "--straggler", "5:30") / "out.db"

@@ -359,29 +359,6 @@ out.append(made == sys.argv[1] or not os.path.exists(made))
     assert set(a[2]) == explained and a[3] == ["func", "file"] and a[4] == [[4711]] and a[5] == [] and a[6]
 
 
-def test_sql_in_the_words_of_probing_query(ask, convert, sql):
-    """In a notebook a query means what it means in `probing query`: a text compared with a time is one, and what other engines write is known."""
-    db = convert(GOLDEN / "basic.zst")
-    same = (("SELECT count(*) FROM samples WHERE timestamp > '2020-01-01'", "SELECT count(*) FROM samples"),
-            ("SELECT count(*) FROM samples WHERE timestamp > now() - INTERVAL '1 day'", "SELECT count(*) FROM samples"),
-            ("SELECT sum(count)::int AS n FROM samples", "SELECT sum(count) FROM samples"),
-            ("SELECT DISTINCT ON (tid) tid, count FROM samples ORDER BY tid, timestamp DESC", "SELECT tid, count FROM samples GROUP BY tid HAVING timestamp = max(timestamp) ORDER BY 1"),
-            ("SELECT tid, sum(count) AS n FROM samples GROUP BY ALL ORDER BY ALL", "SELECT tid, sum(count) FROM samples GROUP BY 1 ORDER BY 1, 2"),
-            ("SELECT * EXCLUDE (ident, start_ts, end_ts, cpu_us) FROM thread", "SELECT id, trace, tid, name, samples, running, comm FROM thread"))
-    out = ask("""
-t = probing.open(sys.argv[1])
-out = [[list(r) for r in t.sql(text).rows()] for text in json.loads(sys.argv[2])]
-try:
-    t.sql("SELECT count(*)::nothing FROM samples")
-except probing.TraceError as error:
-    out.append(str(error))
-out.append(["samples" in str(list(t.sql("SHOW TABLES").rows())), t.sql("DESCRIBE samples").columns[0]])
-""", db, json.dumps([dialect for dialect, _ in same]))
-    assert out.pop() == [True, "column_name"] and "no type nothing" in out.pop()
-    assert out == [[list(row) for row in sql(db, plain)] for _, plain in same]
-    assert out[0][0][0] > 0
-
-
 def test_a_table_of_a_trace_converts_nothing(ask, convert):
     out = ask("""
 t = probing.open(sys.argv[1])

@@ -169,6 +169,20 @@ print(len(list(t.samples.select("func").rows())), t.remote[0].fetched / t.remote
     assert rows > 100000 and share < 1.2 and requests < 1.6, (share, requests)
 
 
+def test_joined_traces_come_once(engine, build, run, server):  # noqa: F811
+    """A file of the traces of a job, as `probing pack` joins them: each has its own table, and blocks of names that each pass reads are kept."""
+    run([build.root / "tests/fleet/probing-fleet", "--quiet", "--out", server.folder / "j", "--ranks", "12", "--nodes", "1", "--minutes", "0.3"])
+    run([build.tool("probing"), "pack", "-q", "-o", server.folder / "joined.zst", server.folder / "j"])
+    code = """
+import probing
+t, local = probing.open(%r), probing.open(%r)
+n = [[len(list(of.samples.rank(3).rows())), len(list(of.samples.rows())), len(list(of.cpu.rows()))] for of in (t, local)]
+print(n[0] == n[1], n[0][0], t.remote[0].fetched / t.remote[0].size, t.remote[0].requests / len(list(t.table("traces").rows())))
+"""
+    same, rows, share, requests = engine(code % (server.url + "joined.zst", str(server.folder / "joined.zst")), "fsspec", "aiohttp").split()
+    assert same == "True" and int(rows) > 10 and float(share) < 1.4 and float(requests) < 10, (rows, share, requests)
+
+
 def test_ctrl_c_while_a_server_is_waited_for(engine):  # noqa: F811
     """It is raised; the bytes that did not come are not taken for damage, and the next question is answered."""
     said = engine("""

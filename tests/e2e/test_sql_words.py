@@ -3,8 +3,12 @@
 import datetime
 import json
 import math
+import os
+import pathlib
 import sqlite3
 import statistics
+import subprocess
+import sys
 import time
 
 import pytest
@@ -245,3 +249,44 @@ def test_a_name_with_a_schema_makes_the_columns_that_are_read(run, build):
     assert ask("SELECT c, a FROM t") == "3|wrong"
     assert ask("SELECT count(*) FROM t WHERE c > 2") == "1"
     assert "malformed JSON" in ask("SELECT * FROM t", check=1)  # the message of its SELECT
+
+
+def test_columns_are_named_as_typed(build, run, convert):
+    """A column without AS has the text that was typed for a name, not what became of it for SQLite."""
+    db = convert(pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst")
+    texts = (("-- x\n; SELECT 7::text, string_agg('x', ',' ORDER BY 1), 1 AS \"a\"\"b\", 2 \"c\"\"d\", count(*) -- ;", ["7::text", "string_agg('x', ',' ORDER BY 1)", 'a"b', 'c"d', "count(*)"]),
+             ("WITH a AS (SELECT 1::int AS one) SELECT one, a.one + 1::int, one two, a.one FROM a", ["one", "a.one + 1::int", "two", "one"]),
+             ("SELECT 1::int UNION SELECT 2", ["1::int"]), ("EXPLAIN QUERY PLAN SELECT 1::int, 2, 3, 4", ["id", "parent", "notused", "detail"]),
+             ("SELECT *, 1::int AS x FROM (SELECT 2 AS two)", ["two", "x"]), ("SELECT DISTINCT ON (1) 5::int", ["5::int"]), ("VALUES (1::int)", ["column1"]),
+             ("SELECT timestamp AT TIME ZONE 'UTC' FROM samples LIMIT 1", ["timestamp"]), ("SELECT 3::int AS a, $$b; c$$ AS d", ["a", "d"]))
+    out = run([build.tool("probing-query"), "--markdown", db, "; ".join(text + "\n" for text, _ in texts)]).stdout
+    heads = [part.split("\n")[0] for part in out.split("\n\n")]
+    assert [[name.strip() for name in head.strip("|\n").split(" | ")] for head in heads] == [names for _, names in texts]
+
+
+def test_in_the_python_reader(build, convert, sql):
+    """In a notebook a query means what it means in `probing query`: a text compared with a time is one, and what other engines write is known."""
+    db = convert(pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst")
+    same = (("SELECT count(*) FROM samples WHERE timestamp > '2020-01-01'", "SELECT count(*) FROM samples"),
+            ("SELECT count(*) FROM samples WHERE timestamp > now() - INTERVAL '1 day'", "SELECT count(*) FROM samples"),
+            ("SELECT sum(count)::int AS n FROM samples", "SELECT sum(count) FROM samples"),
+            ("SELECT DISTINCT ON (tid) tid, count FROM samples ORDER BY tid, timestamp DESC", "SELECT tid, count FROM samples GROUP BY tid HAVING timestamp = max(timestamp) ORDER BY 1"),
+            ("SELECT tid, sum(count) AS n FROM samples GROUP BY ALL ORDER BY ALL", "SELECT tid, sum(count) FROM samples GROUP BY 1 ORDER BY 1, 2"),
+            ("SELECT * EXCLUDE (ident, start_ts, end_ts, cpu_us) FROM thread", "SELECT id, trace, tid, name, samples, running, comm FROM thread"))
+    code = """
+import json, sys, probing
+t = probing.open(sys.argv[1])
+out = [[list(r) for r in t.sql(text).rows()] for text in json.loads(sys.argv[2])]
+try:
+    t.sql("SELECT count(*)::nothing FROM samples")
+except probing.TraceError as error:
+    out.append(str(error))
+out.append(["samples" in str(list(t.sql("SHOW TABLES").rows())), t.sql("DESCRIBE samples").columns[0]])
+print(json.dumps(out))
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(db), json.dumps([dialect for dialect, _ in same])], stdout=subprocess.PIPE, check=True,
+                          env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    out = json.loads(done.stdout.decode())
+    assert out.pop() == [True, "column_name"] and "no type nothing" in out.pop()
+    assert out == [[list(row) for row in sql(db, plain)] for _, plain in same]
+    assert out[0][0][0] > 0

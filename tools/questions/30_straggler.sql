@@ -1,6 +1,6 @@
 --@ straggler: Who is the straggler, and what does it cost?
---? SELECT EXISTS (SELECT 1 FROM collectives WHERE arrived > 1)
---! no straggler can be told: no collective is here of which two ranks were recorded (one process alone, or none of torch.distributed with gloo, nccl or mpi; give the traces of all ranks)
+--? SELECT EXISTS (SELECT 1 FROM collectives WHERE arrived > 1) OR (SELECT count(*) FROM (SELECT 1 FROM trace_file f WHERE EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN f.first_id AND f.last_id AND c.op IN ('send', 'recv')) LIMIT 2)) = 2
+--! no straggler can be told: no collective and no message is here of which two ranks were recorded (one process alone, or none of torch.distributed with gloo, nccl or mpi; give the traces of all ranks)
 -- The rule, all of it. Of what came before the first step (of a run without steps: the first collective) nothing counts: ranks begin when they can.
 -- A rank is named when one of these holds:
 -- I. It is late throughout, by however little. The collectives are cut into `units` parts, and into one each; the rank that is waited for longest in a part wins it, where no
@@ -16,8 +16,9 @@ CREATE TEMP TABLE rule AS SELECT 0.05 AS least, 0.25 AS brief, 0.005 AS little, 
 CREATE TEMP TABLE began AS -- each attempt, with its first step; the first collective of one without steps begins it
 WITH step AS MATERIALIZED (SELECT f.run, f.attempt, min(s.ts) / 1e9 AS at FROM trace_file f JOIN torch_step s ON s.id BETWEEN f.first_id AND f.last_id
   WHERE s.source <> 3 AND s.duration IS NOT NULL AND f.rank IS NOT NULL GROUP BY f.run, f.attempt)
-SELECT c.run, c.attempt, coalesce(s.at, c.at) AS at FROM (SELECT run, attempt, min(first_enter) + 1e-6 AS at FROM collectives GROUP BY run, attempt) c
-LEFT JOIN step s ON s.run IS c.run AND s.attempt = c.attempt;
+SELECT f.run, f.attempt, coalesce(s.at, c.at) AS at FROM (SELECT DISTINCT run, attempt FROM trace_file) f
+LEFT JOIN (SELECT run, attempt, min(first_enter) + 1e-6 AS at FROM collectives GROUP BY run, attempt) c ON c.run IS f.run AND c.attempt = f.attempt
+LEFT JOIN step s ON s.run IS f.run AND s.attempt = f.attempt WHERE coalesce(s.at, c.at) NOT NULL;
 CREATE TEMP TABLE took AS -- a run takes as long as its ranks do, each by its own clock
 SELECT run, sum(seconds) AS seconds FROM (SELECT f.run, f.attempt, max(seconds - max(0, coalesce(b.at, 0) - began)) AS seconds FROM (
     SELECT run, attempt, min(start_ts) / 1e9 AS began, (max(end_ts) - min(start_ts)) / 1e9 AS seconds FROM trace_file f
@@ -75,24 +76,44 @@ FROM (SELECT l.*, t.seconds AS run_seconds, d.*, coalesce(d.tenths > 3 AND d.mea
   LEFT JOIN took t ON t.run IS l.run
   WHERE l.nth = 1) v) v
 ORDER BY is_named DESC, others_waited DESC, imposed_seconds DESC;
-CREATE TEMP TABLE behind AS -- where ranks wait for messages, too: who waits in those is late for a collective by no fault of its own. Who it is without whose lateness most would be saved, by far
-SELECT rank, saved, v.run FROM (SELECT v.run, v.run_seconds, v.least, v.rank AS waited_for, v.is_named, replay('nth rank', 1) AS rank, replay('rank', replay('nth rank', 1)) AS saved, replay('rank', replay('nth rank', 2)) AS next
-  FROM verdict v WHERE v.rowid = 1 AND replay('run') IS v.run AND EXISTS (SELECT 1 FROM trace_file f WHERE EXISTS (
-    SELECT 1 FROM (SELECT op FROM comm WHERE id BETWEEN f.first_id AND f.last_id LIMIT 2000) WHERE op IN ('send', 'recv')))) v
-WHERE saved >= least * run_seconds AND saved >= 2 * coalesce(next, 0) AND NOT (is_named AND rank = waited_for);
-CREATE TEMP TABLE unanswered AS SELECT 1 AS yes WHERE NOT EXISTS (SELECT 1 FROM verdict) AND NOT EXISTS (SELECT 1 FROM collectives WHERE complete = arrived AND arrived > 1);
+CREATE TEMP TABLE piped AS -- the run that is replayed, where ranks wait for messages: with collectives, too, or (no waited_for) without
+SELECT t.run, t.seconds AS run_seconds, r.least, v.rank AS waited_for, coalesce(v.is_named, 0) AS is_named FROM took t JOIN rule r LEFT JOIN verdict v ON v.rowid = 1
+WHERE t.run IS replay('run') AND (v.rowid IS NULL OR v.run IS t.run) AND EXISTS (SELECT 1 FROM trace_file f WHERE f.run IS t.run AND EXISTS (
+  SELECT 1 FROM (SELECT op FROM comm WHERE id BETWEEN f.first_id AND f.last_id LIMIT 2000) WHERE op IN ('send', 'recv')));
+CREATE TEMP TABLE suspect AS -- who it is without whose lateness most would be saved: a rank that takes longer than its peers; or a stage (of one rank, which has no peers) that works longer than any other
+SELECT 1 AS nth, replay('nth rank', 1) AS rank, NULL AS stage, NULL AS ranks, replay('rank', replay('nth rank', 1)) AS saved, replay('rank', replay('nth rank', 2)) AS next FROM piped
+UNION ALL SELECT 2, iif(json_array_length(ranks) = 1, ranks ->> 0, NULL), stage, (SELECT ranges(value) FROM json_each(ranks)), replay('stage', stage), 0
+FROM (SELECT stage, replay('ranks of stage', stage) AS ranks FROM (SELECT replay('nth stage', 1) AS stage FROM piped)) WHERE stage NOT NULL;
+CREATE TEMP TABLE cleared AS -- the rank that was waited for has mostly waited itself: less than half of that comes of its own lateness. (The first stage is the last to finish each step.)
+SELECT 1 AS yes FROM piped p JOIN verdict v ON v.rowid = 1 AND v.is_named
+WHERE max(coalesce(replay('rank', p.waited_for), 0), coalesce((SELECT saved FROM suspect WHERE nth = 2 AND rank = p.waited_for), 0)) < 0.5 * v.others_waited;
+CREATE TEMP TABLE behind AS -- who waits for messages is late for a collective by no fault of its own. Of those who save nearly as much as the best, the narrowest. Of a stage it must be twice as much: stages are never quite equal
+SELECT * FROM (SELECT s.*, p.*, max(saved) OVER () AS most FROM suspect s, piped p
+  WHERE saved >= s.nth * least * run_seconds AND saved >= 2 * coalesce(next, 0) AND NOT (is_named AND NOT EXISTS (SELECT 1 FROM cleared) AND (rank IS NULL OR rank = waited_for)))
+WHERE saved >= 0.7 * most ORDER BY nth LIMIT 1;
+CREATE TEMP TABLE unanswered AS SELECT 1 AS yes WHERE NOT EXISTS (SELECT 1 FROM verdict) AND NOT EXISTS (SELECT 1 FROM suspect WHERE saved NOT NULL) AND NOT EXISTS (SELECT 1 FROM collectives WHERE complete = arrived AND arrived > 1);
+CREATE TEMP TABLE one AS -- the rank that the tables below are about, and its run
+SELECT coalesce((SELECT rank FROM behind), (SELECT rank FROM verdict LIMIT 1)) AS rank, iif(EXISTS (SELECT 1 FROM verdict), (SELECT run FROM verdict LIMIT 1), (SELECT run FROM piped)) AS run;
 CREATE TEMP TABLE together AS -- where several are late together, the others wait for one of them at a time, and would go on waiting without it
 WITH node AS (SELECT host, count(DISTINCT t.rank) AS ranks, count(DISTINCT l.value) AS late FROM verdict v JOIN trace_file t ON t.run IS v.run LEFT JOIN json_each(replay('late')) l ON l.value = t.rank
   WHERE v.rowid = 1 AND t.rank NOT NULL AND t.attempt = replay('attempt') GROUP BY host)
 SELECT s.*, (SELECT ranges(value) FROM json_each(replay('late'))) || coalesce((SELECT ', all of ' || group_concat(host, ', ') || ',' FROM node WHERE late HAVING min(late = ranks) AND count(*) <= 4 AND count(*) < (SELECT count(*) FROM node)), '') AS who
 FROM (SELECT v.run_seconds, v.least, replay('group') AS saved, replay('rank', replay('nth rank', 1)) AS one FROM verdict v WHERE v.rowid = 1 AND NOT (is_named AND others_waited > 0.8 * of_all) AND replay('run') IS v.run AND replay('late') NOT NULL) s
 WHERE saved >= least * run_seconds AND saved >= 2 * coalesce(one, 0) AND NOT EXISTS (SELECT 1 FROM behind);
+CREATE TEMP TABLE said AS -- of where ranks wait for messages
+SELECT CASE WHEN b.nth = 1 THEN printf('rank %d', b.rank) WHEN b.rank NOT NULL THEN printf('rank %d, stage %d of the pipeline', b.rank, b.stage) ELSE printf('stage %d of the pipeline%s', b.stage, iif(length(b.ranks) < 60, ' (ranks ' || b.ranks || ')', '')) END
+  || iif((SELECT count(*) FROM verdict) > 1, ' of run ' || b.run, '') || printf(': without its lateness the run would take %.1f s less, %.0f %%; ranks wait for messages here', b.saved, 100 * b.saved / b.run_seconds)
+  || iif(v.of_all >= 0.5 * v.least * v.run_seconds, printf(', and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s; `probing ask what_if`)', v.rank, v.others_waited, v.of_all), ' (`probing ask what_if`)') AS answer
+FROM behind b LEFT JOIN verdict v ON v.rowid = 1
+UNION ALL SELECT printf('no straggler: ranks wait for messages here%s, and without the lateness of %s the run would take at most %.1f s less, %.1f %%',
+  coalesce((SELECT printf(', and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s)', rank, others_waited, of_all) FROM verdict WHERE rowid = 1 AND is_named), ''),
+  iif(rank NOT NULL, printf('rank %d', rank), printf('stage %d', stage)), saved, 100 * saved / run_seconds)
+FROM (SELECT * FROM suspect, piped WHERE saved NOT NULL ORDER BY saved DESC LIMIT 1)
+WHERE NOT EXISTS (SELECT 1 FROM behind) AND (EXISTS (SELECT 1 FROM cleared) OR NOT EXISTS (SELECT 1 FROM verdict WHERE rowid = 1 AND (is_named OR of_all >= 0.5 * least * run_seconds)));
 SELECT CASE WHEN (SELECT count(*) FROM together)
   THEN (SELECT printf('ranks %s%s are late together: without their lateness the run would take %.1f s less, %.0f %%; without that of one of them at most %.1f s (`probing ask what_if`)',
     t.who, of_run, t.saved, 100 * t.saved / t.run_seconds, coalesce(one, 0)) FROM together t)
-WHEN (SELECT count(*) FROM behind)
-  THEN (SELECT printf('rank %d%s: without its lateness the run would take %.1f s less, %.0f %%; ranks wait for messages here, and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s; `probing ask what_if`)',
-    b.rank, of_run, b.saved, 100 * b.saved / run_seconds, verdict.rank, others_waited, of_all) FROM behind b)
+WHEN (SELECT count(*) FROM said) THEN (SELECT answer FROM said)
 WHEN is_named
   THEN printf('rank %d%s: the others waited for it in %d of %d collectives, %.1f of %.1f s in all, %.*f %% of the run', rank, of_run, times, collectives, others_waited, of_all,
     percent < 10, percent)
@@ -104,21 +125,22 @@ WHEN is_named
     || CASE WHEN others_waited < little * run_seconds THEN printf(' (less than %.1f %%)', 100 * little) WHEN NOT is_most THEN ', and others were waited for, too' WHEN tenths < 4 THEN '; of so few that it may be chance'
       ELSE printf(', at times, as any rank is where processors are short: longer than for any other in %d of %d tenths of them', leads, tenths) END END AS answer
 FROM (SELECT *, iif((SELECT count(*) FROM verdict) > 1, ' of run ' || run, '') AS of_run FROM verdict LIMIT 1) verdict
+UNION ALL SELECT answer FROM said WHERE NOT EXISTS (SELECT 1 FROM verdict)
 UNION ALL SELECT * FROM (SELECT CASE WHEN count(*) = 0 THEN 'no straggler can be told: no collective of several ranks is complete (`probing ask hang`)'
   ELSE 'no straggler can be told: the clocks of the ranks cannot be compared (view clock_alignment), so that who came last is not known; '
     || (SELECT printf('by the durations alone rank %d was waited for longest, %.3f of %.3f s in all', shortest_rank, sum(cost), (SELECT sum(longest_ms - shortest_ms) / 1e3 FROM collectives
       WHERE complete = arrived AND arrived > 1 AND op <> 'barrier')) FROM (SELECT shortest_rank, (longest_ms - shortest_ms) / 1e3 AS cost FROM collectives
       WHERE complete = arrived AND arrived > 1 AND op <> 'barrier') GROUP BY shortest_rank ORDER BY sum(cost) DESC LIMIT 1) END
-  FROM collectives WHERE complete = arrived AND arrived > 1 AND NOT EXISTS (SELECT 1 FROM verdict)) WHERE NOT EXISTS (SELECT 1 FROM verdict);
+  FROM collectives WHERE complete = arrived AND arrived > 1 AND NOT EXISTS (SELECT 1 FROM verdict)) WHERE NOT EXISTS (SELECT 1 FROM verdict) AND NOT EXISTS (SELECT 1 FROM said);
 --= by rank; others_waited: for how long, where it came last and nobody was in the collective for a shorter time, neither of which a wrong clock or a late return alone can feign
 SELECT rank, collectives, came_last, was_shortest, round(others_waited, 3) AS others_waited, round(imposed_seconds, 3) AS imposed_seconds, round(waited_seconds, 3) AS waited_seconds
 FROM late WHERE run IS (SELECT run FROM verdict LIMIT 1) ORDER BY nth LIMIT 10;
 --= what that rank does more of: seconds of a step against the median of all ranks
 SELECT s.rank, round(avg(s.forward), 6) AS forward, round(avg(s.backward), 6) AS backward, round(avg(s.optimizer), 6) AS optimizer,
-  round(avg(s.data), 6) AS data, round(avg(s.other), 6) AS other FROM verdict v JOIN steps s ON s.rank = coalesce((SELECT rank FROM behind), v.rank) AND s.trace_id IN (SELECT id FROM trace_file WHERE run IS v.run)
-WHERE s.complete AND s.source <> 'evaluation' AND v.rowid = 1 GROUP BY s.rank
+  round(avg(s.data), 6) AS data, round(avg(s.other), 6) AS other FROM one JOIN steps s ON s.rank = one.rank AND s.trace_id IN (SELECT id FROM trace_file WHERE run IS one.run)
+WHERE s.complete AND s.source <> 'evaluation' GROUP BY s.rank
 UNION ALL
 SELECT 'median', round(median(forward), 6), round(median(backward), 6), round(median(optimizer), 6), round(median(data), 6), round(median(other), 6)
-FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM trace_file WHERE run IS (SELECT run FROM verdict LIMIT 1)) GROUP BY NULL;
+FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM trace_file WHERE run IS (SELECT run FROM one)) GROUP BY NULL;
 --= who was waited for before the first step, which does not count: ranks begin when they can
 SELECT rank, count(*) AS collectives, round(sum(cost), 3) AS others_waited FROM waited WHERE before AND rank NOT NULL AND run IS (SELECT run FROM verdict LIMIT 1) GROUP BY 1 ORDER BY 3 DESC LIMIT 3;

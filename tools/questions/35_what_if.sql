@@ -1,6 +1,6 @@
 --@ what_if: How much faster would it be without its slowest rank, node or stage, or without waiting for data?
---? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND group_size > 1 AND complete) OR EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM trace_file WHERE coalesce(world_size, 1) = 1))
---! no collectives are here of which several ranks were recorded (torch.distributed with gloo, nccl or mpi; give the traces of all ranks), and no steps of a process that trains alone
+--? SELECT EXISTS (SELECT 1 FROM comm_metrics WHERE op NOT IN ('send', 'recv') AND group_size > 1 AND complete) OR (SELECT count(*) FROM (SELECT 1 FROM trace_file f WHERE EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN f.first_id AND f.last_id AND c.op IN ('send', 'recv')) LIMIT 2)) = 2 OR EXISTS (SELECT 1 FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM trace_file WHERE coalesce(world_size, 1) = 1))
+--! no collectives and no messages are here of which several ranks were recorded (torch.distributed with gloo, nccl or mpi; give the traces of all ranks), and no steps of a process that trains alone
 -- Each rank works between two points of its communication, by its own clock; a collective waits for the last to come, a receive for its
 -- message. That is replayed with some of the work left out (probing's function replay(), converter/replay.h).
 CREATE TEMP TABLE saving(what, seconds);
@@ -29,7 +29,8 @@ SELECT CASE WHEN EXISTS (SELECT 1 FROM alone) THEN (SELECT (max(end_ts) - min(st
 CREATE TEMP TABLE cause AS -- of those that save nearly as much as the best of them, the first in this order is the narrowest
 SELECT s.*, max(seconds) OVER () AS most, CASE WHEN what LIKE 'without rank%' THEN 1 WHEN what LIKE 'without the lateness%' THEN 2 WHEN what LIKE 'without stage%' THEN 3 WHEN what LIKE 'without node%' THEN 4 ELSE 5 END AS nth
 FROM saving s WHERE what LIKE 'without %' AND (what NOT LIKE '% data' OR EXISTS (SELECT 1 FROM alone) OR EXISTS (SELECT 1 FROM collectives WHERE arrived > 1)); -- data: of one rank of many it is not known whether the others would be earlier
-SELECT printf('%s%s it would take %.1f s instead of %.1f s%s, %.1f %% less%s%s', coalesce((SELECT who || ': ' FROM alone), ''), s.what, w.seconds - s.seconds, w.seconds,
+SELECT printf('%s%s%s it would take %.1f s instead of %.1f s%s, %.1f %% less%s%s', coalesce((SELECT who || ': ' FROM alone), ''), s.what,
+  iif(s.nth = 3, (SELECT iif(json_array_length(ranks) = 1, ' (rank ' || (ranks ->> 0) || ')', '') FROM (SELECT replay('ranks of stage', replay('nth stage', 1)) AS ranks)), ''), w.seconds - s.seconds, w.seconds,
   iif(replay('part') < 1, printf(' (of all its time the last, %.3g %%)', 100 * replay('part')), ''), 100 * s.seconds / w.seconds, iif(replay('lost') > 0.01 * replay('calls'), printf(' or more (of %d messages one end was not recorded)', replay('lost')),
     iif(replay('absent'), printf(' (as if its ranks without a trace, %d, were not late)', replay('absent')), '')),
   coalesce((SELECT printf(' (without waiting for data %.1f %%)', 100 * d.seconds / w.seconds) FROM cause d WHERE d.nth = 5 AND s.nth < 5 AND d.seconds > 0.5 * s.most), '')) AS answer

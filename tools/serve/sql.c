@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "converter/sql_dialect.h"
+#include "converter/sql_heads.h"
 #include "converter/sql_select.h"
 #include "tools/common.h"
 #include "tools/open_db.h"
@@ -250,6 +251,7 @@ enum MHD_Result serve_sql(const struct request *r) {
     const char *sql = serve_text(r, "sql"), *format = serve_text(r, "format");
     const cJSON *limit = r->body ? cJSON_GetObjectItemCaseSensitive(r->body, "timeout") : NULL;
     const char **names = NULL;
+    char *heads = NULL;
     enum MHD_Result done = MHD_NO;
 
     if (!sql || !*sql)
@@ -297,12 +299,13 @@ enum MHD_Result serve_sql(const struct request *r) {
                 rc = SQLITE_NOMEM;
         }
         if (rc != SQLITE_OK || !s->out || !s->v || !names ||
-            rows_open(&s->rows, format, s->out) < 0)
+            sql_heads(sql, names, n, &heads) != 0 || rows_open(&s->rows, format, s->out) < 0)
             rc = SQLITE_NOMEM;
         else
             s->step = rc = sqlite3_step(s->st);
         if ((rc == SQLITE_ROW || rc == SQLITE_DONE) && rows_begin(s->rows, (unsigned)n, names) == 0)
             rc = SQLITE_OK;
+        free(heads);
         free(names);
     }
     if (rc != SQLITE_OK)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads traces of object stores and web servers (s3://, gs://, https://, ...) by ranges, through fsspec (pip install fsspec).
 
-The C reader asks for bytes by offset (converter/source.h). A closed trace ends with a table of its frames. The table says where the hints are, which
+The C reader asks for bytes by offset (converter/source.h). A closed trace ends with a table of its frames, in a file of joined ones each. The table says where the hints are, which
 tell what is in which block; all hints are fetched together. Of the blocks, only those that a question needs are fetched. If blocks are
 small (a recording as it was written has one each second or so), hints that are near each other come in one piece, which may be the whole file. So
 pack a trace of which only parts will be read (`probing pack` makes blocks of up to 1 MiB).
@@ -11,6 +11,7 @@ import collections
 import ctypes
 import email.utils
 import errno
+import itertools
 import math
 import os
 import struct
@@ -24,10 +25,12 @@ HINT = 68
 NEAR = 16 << 10  # bytes between two pieces that cost less than a request more
 PIECE = 8 << 20
 TAIL = 64 << 10
+TABLE = 4 << 10  # bytes of the end of a trace that is not the file's last: a table of 500 blocks
 AHEAD = 16 << 10
 MOST_AHEAD = 1 << 20  # bytes, of who reads block after block
 TRIES = 3
 PAUSE = 0.3  # seconds before the second try; thrice that before the third; or as many as the server says (Retry-After, with 429 and 503)
+KEEP = 32 << 20  # bytes of blocks that are kept, of all files: each pass over a trace reads the blocks of names again
 LONGEST = 30  # seconds that are waited for a server; one that says more is not asked again
 
 _files = {}  # by URL, by which C knows them: weak references to the Files of that URL, of which several may be open
@@ -137,13 +140,38 @@ def tried(ask):
         time.sleep(wait or PAUSE * 3 ** (TRIES - 1 - left))
 
 
+class Kept(object):
+    """The blocks that were read last, of all files: {(file's number, offset): bytes}."""
+
+    def __init__(self):
+        self.lock, self.blocks, self.bytes, self.files = threading.Lock(), collections.OrderedDict(), 0, itertools.count()
+
+    def get(self, key, n):
+        with self.lock:
+            data = self.blocks.get(key, b"")
+            if len(data) < n:
+                return None
+            self.blocks.move_to_end(key)
+            return data[:n]
+
+    def put(self, key, data):
+        with self.lock:
+            self.bytes += len(data) - len(self.blocks.pop(key, b""))
+            self.blocks[key] = data
+            while self.bytes > KEEP:
+                self.bytes -= len(self.blocks.popitem(last=False)[1])
+
+
+_kept = Kept()
+
+
 class File(object):
     """A remote file. fetched: number of bytes that were fetched; requests: number of requests that were made."""
 
     def __init__(self, fs, path, url):
         self.fs, self.path, self.url = fs, path, url
         self.fetched, self.requests = 0, 0
-        self.lock = threading.Lock()
+        self.lock, self.number = threading.Lock(), next(_kept.files)
         self.pieces = []  # [(offset, bytes)], ascending: the hints, the end
         self.ends = {}  # {where a block begins: where it ends}, by the table
         self.end, self.run = -1, 0  # of the blocks that were fetched last, and how many bytes they are in a row
@@ -170,15 +198,19 @@ class File(object):
         return got
 
     def index(self):
-        """Fetches the end of the file and, by means of the table there, all hints."""
+        """Fetches the end of the file and, by means of the table there, all hints. A file of joined traces has a table at the end of each of them."""
         start = max(0, self.size - TAIL)
         try:
             tail, = self.ranges([(start, self.size)]) if self.size else (b"",)
-            table = self.table(tail, start)
-            if table is None and self.size:
-                return
+            self.pieces = [(start, tail)]
+            hints, end = [], self.size
+            while end > 0:
+                begin, offsets = self.table(end)
+                if begin is None:
+                    break
+                hints, end = offsets + hints, begin
             pieces = []
-            for at in table or ():
+            for at in hints:
                 if pieces and at - pieces[-1][1] <= NEAR and at + HINT - pieces[-1][0] <= PIECE:
                     pieces[-1][1] = at + HINT
                 else:
@@ -188,26 +220,33 @@ class File(object):
         except Exception as error:
             raise TraceError("%s: %s" % (self.url, said(error) or "no such file")) from None
 
-    def table(self, tail, start):
-        """Returns the offsets of hint frames, or None if there is no table that can be trusted."""
+    def table(self, end):
+        """Returns (where the trace begins that ends at `end`, [offsets of its hint frames]), or (None, None) if it has no table that can be trusted."""
+        def bytes_from(begin):
+            for at, data in self.pieces:
+                if at <= begin and end <= at + len(data):
+                    return data[begin - at:end - at]
+            return self.ranges([(begin, end)])[0]
+        tail = bytes_from(max(0, end - TABLE))
         if len(tail) < 17 or tail[-4:] != b"\xb1\xea\x92\x8f" or tail[-5]:
-            self.pieces = [(start, tail)]
-            return None
+            return None, None
         n = struct.unpack("<I", tail[-9:-5])[0]
-        begin = self.size - (8 * n + 17)
+        length = 8 * n + 17
+        if length > end:
+            return None, None
+        tail = tail[-length:] if length <= len(tail) else bytes_from(end - length)
+        sizes = list(struct.iter_unpack("<II", tail[8:8 + 8 * n]))
+        begin = at = end - length - sum(size for size, _ in sizes)
         if begin < 0:
-            return None
-        if begin < start:
-            tail, = self.ranges([(begin, self.size)])
-            start = begin
-        at, offsets = 0, []
-        for size, raw in struct.iter_unpack("<II", tail[begin - start + 8:begin - start + 8 + 8 * n]):
+            return None, None
+        offsets = []
+        for size, raw in sizes:
             if raw == 0:
                 offsets.append(at)
             else:
                 self.ends[at] = at + size
             at += size
-        return offsets if at == begin else None
+        return begin, offsets
 
     def read(self, offset, n):
         end = min(offset + n, self.size)
@@ -216,10 +255,14 @@ class File(object):
             for at, data in self.pieces[max(0, i):i + 1] + list(self.last):
                 if at <= offset and end <= at + len(data):
                     return data[offset - at:end - at]
+            got = _kept.get((self.number, offset), end - offset)
+            if got is not None:
+                return got
             upto = self.upto(offset, end, n)
             got, = self.ranges([(offset, upto)])
             if upto > end:
                 self.last.append((offset, got))
+            _kept.put((self.number, offset), got)
             return got[:end - offset]
 
     def upto(self, offset, end, n):
