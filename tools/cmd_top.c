@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../converter/bind.h"
 #include "../converter/when.h"
 #include "live_target.h"
 #include "open_db.h"
@@ -248,6 +249,13 @@ static int begin_rows(struct top *t, const struct view *v, int all, int rows, sq
     return TOOL_OK;
 }
 
+/* Finalizes the statement of a view. Returns TOOL_OK, or the exit code of an error that was reported: the rows are not all. */
+static int end_rows(struct top *t, const struct view *v, sqlite3_stmt *st) {
+    return sql_end(st, SQLITE_OK) == SQLITE_OK
+               ? TOOL_OK
+               : tool_fail("cannot show %s: %s", v->name, sqlite3_errmsg(t->db));
+}
+
 /* Shortens a name with its file to "main (.../train.py:6)" if it is longer than `room` bytes: the end of a path tells most. */
 static void shorten(char *name, size_t room) {
     size_t n = strlen(name);
@@ -292,7 +300,8 @@ static int draw_rows(struct top *t, struct screen *s, int rows) {
             shorten(line + used + 1, (size_t)(screen_columns(s) - used - 1));
         put_line(s, SCREEN_PLAIN, line);
     }
-    sqlite3_finalize(st);
+    if ((code = end_rows(t, v, st)) != TOOL_OK)
+        return code;
     if (!n)
         put_line(s, SCREEN_DIM,
                  t->view < 3 ? "  no samples yet" : "  nothing of PyTorch was recorded");
@@ -319,9 +328,7 @@ static int print_view(struct top *t, const struct view *v) {
         putchar(']');
     }
     fputs("]}", stdout);
-    if (code == TOOL_OK)
-        sqlite3_finalize(st);
-    return code;
+    return code == TOOL_OK ? end_rows(t, v, st) : code;
 }
 
 static int print_json(struct top *t) {
