@@ -73,14 +73,11 @@ int addresses_each(struct reader *r, struct epochs *es, const struct modules *m,
 
     keys_init(&w.seen);
     for (size_t i = 0; !err && i < reader_blocks(r); i++) {
-        if (!reader_may_hold(r, i, 1ull << TRACE_sample))
-            continue;
-        err = reader_load(r, i, &data);
-        const struct dict *d = err ? NULL : epochs_get(es, data.h.epoch);
-        if (err == -EBADMSG || err == -ENOTSUP) {
-            err = 0;
+        if (!reader_may_hold(r, i, 1ull << TRACE_sample) || (err = reader_load(r, i, &data)) != 0) {
+            err = err == -ENOMEM ? err : 0; /* a block that cannot be read is left out */
             continue;
         }
+        const struct dict *d = epochs_get(es, data.h.epoch);
         err = d ? 0 : -ENOMEM;
         if (d)
             trace_rows_start(&rows, &data.h, data.data);

@@ -123,7 +123,8 @@ static int load_rows_of(struct append *a, sqlite3 *db, const uint32_t *by) {
         if (t && !t->rows.threads++)
             t->rows.tids = &a->tids[i];
     }
-    sqlite3_finalize(st);
+    rc = sql_end(st, rc);
+    st = NULL;
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(db, "SELECT trace, reason, count FROM lost", -1, &st, NULL);
     while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) {
@@ -135,7 +136,7 @@ static int load_rows_of(struct append *a, sqlite3 *db, const uint32_t *by) {
     }
     for (uint32_t i = 0; i < a->names.n; i++)
         a->trace[i].rows.has_bare = bare != 0;
-    return rc == SQLITE_OK ? sqlite3_finalize(st) : rc;
+    return sql_end(st, rc);
 }
 
 int append_load(struct append *a, sqlite3 *db, int is_cache) {
@@ -238,8 +239,9 @@ int append_forget(sqlite3 *db, uint32_t trace) {
         sqlite3_free(sql);
         sql = more;
     }
-    sqlite3_finalize(st);
-    rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+    rc = sql_end(st, sql ? SQLITE_OK : SQLITE_NOMEM);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
     sqlite3_free(sql);
     return rc;
 }

@@ -27,6 +27,13 @@ static inline int sql_done(sqlite3_stmt *st) {
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
+/* Finalizes a statement whose rows were read in a loop. Returns rc or, if that is SQLITE_OK, the error that ended the rows too early. */
+static inline int sql_end(sqlite3_stmt *st, int rc) {
+    int ended = sqlite3_finalize(st);
+
+    return rc == SQLITE_OK ? ended : rc;
+}
+
 /* Sets *out to the first column of the first row, 0 when there is no row. Returns an SQLite result code. */
 static inline int sql_number(sqlite3 *db, const char *sql, sqlite3_int64 *out) {
     sqlite3_stmt *st;

@@ -237,7 +237,7 @@ int clock_rows_map(sqlite3 *db, const char *key, struct clock_map *map) {
         if (clock_add(&m, (uint64_t)sqlite3_column_int64(st, 0),
                       (uint64_t)sqlite3_column_int64(st, 1), 0) != 0)
             rc = SQLITE_NOMEM;
-    sqlite3_finalize(st);
+    rc = sql_end(st, rc);
     if (rc == SQLITE_OK && m.n == 0)
         rc = SQLITE_NOTFOUND;
     if (rc != SQLITE_OK) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "bind.h"
 #include "tables.h"
 
 #define TABLES_MOST  100
@@ -62,7 +63,7 @@ static char *text_of(sqlite3 *db, const char *table, const char *view, int *rc) 
             ", (SELECT k.value FROM event_value k WHERE k.event = v.id AND k.key = %Q) AS \"%w\"",
             key, key);
     }
-    sqlite3_finalize(st);
+    *rc = sql_end(st, *rc);
     for (unsigned i = 0; i < NMORE; i++)
         if (!(has >> i & 1))
             sqlite3_str_appendf(s, ", %s AS %s", more[i][1], more[i][0]);
@@ -135,7 +136,7 @@ int own_tables_make(sqlite3 *db) {
         if (text && *text && !(name[n++] = sqlite3_mprintf("%s", text)))
             rc = SQLITE_NOMEM;
     }
-    sqlite3_finalize(st);
+    rc = sql_end(st, rc);
     for (int i = 0; i < n; i++) {
         if (rc == SQLITE_OK)
             rc = make_view(db, name[i]);

@@ -44,7 +44,7 @@ static int change_rows(sqlite3 *db, const struct align_move *m) {
         all = more;
         rc = more ? SQLITE_OK : SQLITE_NOMEM;
     }
-    sqlite3_finalize(st);
+    rc = sql_end(st, rc);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db, all, NULL, NULL, NULL);
     sqlite3_free(all);
@@ -62,7 +62,8 @@ static int change_knots(sqlite3 *db, struct align_move *m, sqlite3_int64 boot) {
     while (!err && rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
         err = clock_add(&was, (uint64_t)sqlite3_column_int64(st, 0),
                         (uint64_t)sqlite3_column_int64(st, 1), 0);
-    sqlite3_finalize(st);
+    rc = sql_end(st, rc);
+    st = NULL;
     clock_ready(&was);
     if (!err && rc == SQLITE_OK && was.n)
         err = align_moved(m, &was, &now);
@@ -77,8 +78,7 @@ static int change_knots(sqlite3 *db, struct align_move *m, sqlite3_int64 boot) {
         rc = sqlite3_step(st) == SQLITE_DONE ? SQLITE_OK : sqlite3_errcode(db);
         sqlite3_reset(st);
     }
-    if (!err)
-        sqlite3_finalize(st);
+    sqlite3_finalize(st);
     clock_free(&was);
     clock_free(&now);
     return rc;
@@ -92,7 +92,7 @@ static int change_boots(sqlite3 *db, struct align_move *m) {
     sqlite3_free(sql);
     while (rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
         rc = change_knots(db, m, sqlite3_column_int64(st, 0));
-    sqlite3_finalize(st);
+    rc = sql_end(st, rc);
     if (rc != SQLITE_OK)
         return rc;
     sql = sqlite3_mprintf(

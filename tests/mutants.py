@@ -34,7 +34,7 @@ import tempfile
 REPO = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("traces", "writer", "agent", "converter", "gdbplugin", "tools")
 UNITS = {  # unit programs that use these libraries as a whole
-    "traces": "block rows varint settings merge exprs triggers golden torch symbols writer",
+    "traces": "block rows varint settings merge exprs triggers golden torch symbols writer inspect_process",
     "writer": "rows ring writer live segment finish disk block golden reader",
     "agent/pywalk": "pywalk debug_offsets", "gdbplugin": "inspect_pure inspect_process",
     "converter": "convert reader vtab golden symbols torch tables merge",

@@ -146,7 +146,7 @@ static int draw(sqlite3 *db, struct request *r) {
     rc = fold_samples(f, db, &r->fold);
     if (rc != SQLITE_OK) {
         rc = tool_fail("cannot read the samples: %s (is it a database made by probing-convert?)",
-                       sqlite3_errmsg(db));
+                       fold_why(db, rc));
     } else if (flame_finish(f) < 0) {
         rc = tool_fail("cannot draw: no memory");
     } else if (!r->fold.weight) {

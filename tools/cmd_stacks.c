@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../converter/bind.h"
 #include "../converter/when.h"
 #include "db_notes.h"
 #include "open_db.h"
@@ -141,7 +142,7 @@ static int add_trace(struct stacks *s, int64_t first, int64_t last, int64_t end,
         if (!s->threads)
             break;
     }
-    return err;
+    return err || rc == SQLITE_ROW || rc == SQLITE_DONE ? err : -EIO;
 }
 
 static int add_trigger(struct stacks *s, int64_t first, int64_t last, int who) {
@@ -167,8 +168,7 @@ static int add_trigger(struct stacks *s, int64_t first, int64_t last, int who) {
         err = add_stack(s, who, s->threads ? is_main ? "main thread" : role : NULL,
                         sqlite3_column_int64(st, 0), -1);
     }
-    sqlite3_finalize(st);
-    return err;
+    return sql_end(st, SQLITE_OK) == SQLITE_OK || err ? err : -EIO;
 }
 
 /* Finds the trigger and its process's trace. The other processes are shown at the same time. */
@@ -199,7 +199,7 @@ static int collect(struct stacks *s) {
     sqlite3_stmt *st;
     int64_t trace = 0, process = 0;
     unsigned before = 0;
-    int code, err = 0;
+    int code, err = 0, rc = SQLITE_DONE;
 
     if (s->trigger && (code = find_trigger(s, &trace)) != TOOL_OK)
         return code;
@@ -227,7 +227,7 @@ static int collect(struct stacks *s) {
             sqlite3_errmsg(s->db));
     if (s->run)
         sqlite3_bind_text(st, 1, s->run, -1, SQLITE_STATIC);
-    while (!err && sqlite3_step(st) == SQLITE_ROW) {
+    while (!err && (rc = sqlite3_step(st)) == SQLITE_ROW) {
         int has_rank = sqlite3_column_type(st, 4) != SQLITE_NULL;
         int64_t first = sqlite3_column_int64(st, 1), last = sqlite3_column_int64(st, 2);
         s->by_pid = sqlite3_column_int(st, 6) == 0;
@@ -246,11 +246,13 @@ static int collect(struct stacks *s) {
         else
             err = add_trace(s, first, last, sqlite3_column_int64(st, 3), who);
     }
+    if (rc != SQLITE_DONE && !err)
+        err = -EIO;
+    code = !err ? TOOL_OK
+                : tool_fail("cannot read the stacks: %s",
+                            err == -ENOMEM ? "no memory" : sqlite3_errmsg(s->db));
     sqlite3_finalize(st);
-    if (err)
-        return tool_fail("cannot read the stacks: %s",
-                         err == -ENOMEM ? "no memory" : sqlite3_errmsg(s->db));
-    return TOOL_OK;
+    return code;
 }
 
 /* Returns an aggregate of all recordings (of the run, if one is given), such as their first time: an SQL expression. 0: there is none. */

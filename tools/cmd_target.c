@@ -46,7 +46,7 @@ static const char help[] =
     "                      point), pep768 (3.14+, the interpreter's own way), pending (up to\n"
     "                      3.13, a pending call), breakpoint (named, but never done)\n"
     "      --dry-run       say what stands against an injection and how it would be done\n"
-    "      --json          machine-readable\n"
+    "      --json          status, backtrace, eval, config, memory: for programs\n"
     "      --python        Python frames only\n"
     "      --timeout S     how long an answer is waited for (default 10)\n"
     "\n"
@@ -174,5 +174,8 @@ int cmd_target(int argc, char **argv) {
         return tool_usage(
             "what shall be done with process %d? inject, backtrace, eval, repl, config, status, stop",
             t.pid);
-    return run(&t, argv[optind], argc - optind - 1, argv + optind + 1);
+    word = argv[optind];
+    if (t.flags & INSPECT_JSON && (strcmp(word, "inject") == 0 || strcmp(word, "stop") == 0))
+        return tool_usage("%s has no --json: its exit code says what happened", word);
+    return run(&t, word, argc - optind - 1, argv + optind + 1);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cmd_top.c - `probing top`: shows what a recorded process does now, and draws it again every two seconds. It shows what was recorded:
- * it asks the process to write out its records and reads the last blocks of the trace; nothing else is done to the process.
- */
+/* cmd_top.c - `probing top`: shows what a recorded process does now, and draws it again every two seconds. It reads the last blocks of the trace;
+ * the process is only asked to write out its records. */
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,6 +218,10 @@ static void put_line(struct screen *s, int style, const char *text) {
     }
 }
 
+static int cannot_show(const struct top *t, const struct view *v) {
+    return tool_fail("cannot show %s: %s", v->name, sqlite3_errmsg(t->db));
+}
+
 /* Prepares *st to give a view's rows: the first `rows` by the chosen column or, with `all`, those that are among the first by any column. Returns
  * TOOL_OK, or the exit code of an error that was reported. */
 static int begin_rows(struct top *t, const struct view *v, int all, int rows, sqlite3_stmt **st) {
@@ -241,7 +243,7 @@ static int begin_rows(struct top *t, const struct view *v, int all, int rows, sq
     int rc = sqlite3_prepare_v2(t->db, sql, -1, st, NULL);
     free(sql);
     if (rc != SQLITE_OK)
-        return tool_fail("cannot show %s: %s", v->name, sqlite3_errmsg(t->db));
+        return cannot_show(t, v);
     int at = sqlite3_bind_parameter_index(*st, ":wall");
     if (at)
         sqlite3_bind_double(*st, at, t->wall);
@@ -292,7 +294,8 @@ static int draw_rows(struct top *t, struct screen *s, int rows) {
             shorten(line + used + 1, (size_t)(screen_columns(s) - used - 1));
         put_line(s, SCREEN_PLAIN, line);
     }
-    sqlite3_finalize(st);
+    if (sqlite3_finalize(st) != SQLITE_OK)
+        return cannot_show(t, v);
     if (!n)
         put_line(s, SCREEN_DIM,
                  t->view < 3 ? "  no samples yet" : "  nothing of PyTorch was recorded");
@@ -319,9 +322,7 @@ static int print_view(struct top *t, const struct view *v) {
         putchar(']');
     }
     fputs("]}", stdout);
-    if (code == TOOL_OK)
-        sqlite3_finalize(st);
-    return code;
+    return code == TOOL_OK && sqlite3_finalize(st) != SQLITE_OK ? cannot_show(t, v) : code;
 }
 
 static int print_json(struct top *t) {
@@ -387,7 +388,7 @@ static int take_key(struct top *t, int key) {
     return key < 0 || key == 'q' || key == 'Q' || key == 4 ? -1 : 0;
 }
 
-/* Draws until the user or --count ends it. code: of the first read. Returns the exit code. */
+/* code: of the first read. Returns the exit code. */
 static int loop(struct top *t, struct screen *s, int code) {
     char trace[LIVE_PATH];
     int what = 1;

@@ -106,7 +106,7 @@ static int read_side(struct both *both, int i) {
                ? TOOL_OK
                : tool_fail(
                      "cannot read the samples of %s: %s (is it a database made by probing-convert?)",
-                     from->name, sqlite3_errmsg(from->db));
+                     from->name, fold_why(from->db, rc));
 }
 
 /* Returns the share that a frame has of a side's samples, and in *error how far that may be off: the larger of two estimates, one by the spread

@@ -21,8 +21,12 @@
 #include "flame.h"
 #include "fold.h"
 
-/* Returns SQLITE_OK, or SQLite's code (then sqlite3_errmsg(db) says more). */
+/* Returns SQLITE_OK, or SQLite's code (fold_why() is a text for it). */
 int fold_samples(struct flame *f, sqlite3 *db, struct fold *fold);
+/* sqlite3_errmsg() says what is missing, but describes the last call alone: after an error while rows were read others have followed. */
+static inline const char *fold_why(sqlite3 *db, int rc) {
+    return rc == SQLITE_ERROR ? sqlite3_errmsg(db) : sqlite3_errstr(rc);
+}
 
 /*
  * The same step by step, for other groups: fold_stack() makes the node of a stack (table stack) below `node`. `fold` says what of a stack

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../converter/bind.h"
 #include "flame.h"
 #include "flame_fold.h"
 #include "flame_sums.h"
@@ -95,13 +96,13 @@ static int read_threads(struct flames *s) {
     sqlite3_bind_int(st, 1, MOST_RANK);
     while (err == 0 && rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
         s->rank[s->nranks++] = sqlite3_column_int64(st, 0);
-    sqlite3_finalize(st);
+    rc = sql_end(st, rc);
     st = NULL;
     if (err == 0 && rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(s->r->db, threads, -1, &st, NULL);
     while (err == 0 && rc == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
         err = add_thread(s, st);
-    sqlite3_finalize(st);
+    rc = sql_end(st, rc);
     if (s->nthreads)
         qsort(s->thread, s->nthreads, sizeof *s->thread, by_id);
     return err ? err : rc == SQLITE_OK ? 0 : -EIO;

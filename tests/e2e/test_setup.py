@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import xml.etree.ElementTree
 
 import pytest
@@ -163,6 +164,16 @@ def test_the_tests_programs_are_gone_when_a_test_ends(run):
         process.stdout.close()
         kill_group(process)
         assert not lives_in_group(process.pid)
+
+
+def test_a_source_distribution_can_be_built(run, tmp_path):
+    """It has all that make compiles and installs."""
+    pytest.importorskip("setuptools")
+    run([sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path, "sdist", "--dist-dir", tmp_path], cwd=str(REPO))
+    with tarfile.open(str(next(tmp_path.glob("*.tar.gz")))) as f:
+        packed = {name.partition("/")[2] for name in f.getnames()}
+    needed = run(["git", "ls-files", "Makefile", "setup.py", "traces", "writer", "agent", "gdbplugin", "converter", "tools"], cwd=str(REPO)).stdout.split()
+    assert len(needed) > 300 and set(needed) <= packed
 
 
 def test_help_names_every_target(run):

@@ -105,6 +105,22 @@ def test_a_thread_without_python_frames(build, run, hung, tmp_path):
     assert "(no " not in run([build.tool("probing"), "stacks", "--native", tmp_path / "out.db"]).stdout
 
 
+@pytest.mark.parametrize("table, command", [("sample", ["stacks", "--threads"]), ("function", ["top", "-n", "1"]), ("function", ["top", "--json"]), ("stack", ["flamegraph"])])
+def test_a_database_that_is_damaged_further_on(build, run, hung, tmp_path, table, command):
+    """Rows that end because the next one cannot be read are not all: an error."""
+    shutil.copy(str(hung), str(tmp_path / "out.db"))
+    with sqlite3.connect(str(hung)) as db:
+        size, = db.execute("PRAGMA page_size").fetchone()
+        try:
+            pages = [n for n, in db.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (table,))]
+        except sqlite3.OperationalError:
+            pytest.skip("this SQLite has no dbstat")
+    with open(str(tmp_path / "out.db"), "r+b") as f:
+        f.seek((pages[len(pages) // 2] - 1) * size)
+        f.write(b"\xff" * size)
+    assert "malformed" in run([build.tool("probing")] + command + [tmp_path / "out.db"], check=3).stderr
+
+
 PROGRAM = """
 import os, threading, time
 def inner():

@@ -122,6 +122,12 @@ def test_list_while_recording(build, run, spawn, tmp_path):
     assert len(rows) == 1
     assert row["rank"] == 3 and row["state"] == "recording" and row["rate_hz"] == 50 and row["trace"] == str(trace)
     assert "python3" in row["command"] and row["uptime_s"] > 0 and row["samples"] > 5 and row["lost"] >= 0
+    for words, page in ((["list"], "list"), (["-t", row["pid"], "status"], "target")):  # what JSON has is described
+        keys = json.loads(run([build.tool("probing")] + words + ["--json"]).stdout)
+        described = (REPO / "tools" / "man" / ("probing-%s.1" % page)).read_text()
+        assert [k for k in (keys[0] if page == "list" else keys) if not re.search(r"\b%s\b" % k, described)] == []
+    for word in ("inject", "stop"):  # they print text
+        assert "has no --json" in run([build.tool("probing"), "-t", row["pid"], word, "--json"], check=2).stderr
     text = run([build.tool("probing"), "list"]).stdout.splitlines()
     assert text[0].split() == ["pid", "rank", "command", "state", "uptime", "rate_hz", "samples", "lost", "size", "trace", "run", "problem"]
     assert str(row["pid"]) in text[2] and "recording" in text[2]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/trigger/trigger_step.c: when no step counts as a hang, however slow the service thread is, and however long the process was stopped. */
+/* agent/trigger/trigger_step.c: slow steps, and when no step counts as a hang, however slow the service thread is, and however long the process was stopped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 struct capi py;
 struct triggers trigger_config = {.on = 1u << TRIGGER_hang, .hang = 10, .stall = 3};
 static struct trigger fired;
-static unsigned hangs;
+static unsigned hangs, emitted; /* hangs: triggers that were posted */
 
 int producer_recording(void) {
     return 1;
@@ -43,6 +43,7 @@ void trigger_post(struct trigger *t, int wait_ms) {
 
 void trigger_emit(struct writer *w, const struct trigger *t) {
     (void)w, (void)t;
+    emitted++;
 }
 
 /* A round of the service thread that takes `work`, and its sleep. Returns the time of the next round. */
@@ -93,10 +94,34 @@ static void a_stop_is_no_hang(void **state) {
     assert_int_equal(hangs, 1);
 }
 
+/* While it lasts, and once more when it ends, however many rounds of the service thread follow. */
+static void a_slow_step_is_reported_twice(void **state) {
+    (void)state;
+    trigger_config.on = 1u << TRIGGER_slow_step;
+    trigger_config.slow_step = 3;
+    trigger_step_open();
+    uint64_t begin = sys_now();
+    for (unsigned i = 0; i < 20; i++, begin += 10 * SYS_MS)
+        steps_ended(&(struct step){.number = i, .begin = begin, .end = begin + 10 * SYS_MS});
+    hangs = emitted = 0;
+    uint64_t now = begin;
+    trigger_step_wait(now);
+    for (int i = 0; i < 8; i++)
+        now = round_at(now, 0, 250 * SYS_MS);
+    assert_int_equal(hangs, 1);
+    assert_int_equal(emitted, 0);
+    steps_ended(&(struct step){.number = 20, .begin = begin, .end = now});
+    for (int i = 0; i < 8; i++)
+        now = round_at(now, 0, SYS_MS); /* the next step is not slow yet */
+    assert_int_equal(hangs, 1);
+    assert_int_equal(emitted, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_round_moves_no_hang),
         cmocka_unit_test(a_stop_is_no_hang),
+        cmocka_unit_test(a_slow_step_is_reported_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

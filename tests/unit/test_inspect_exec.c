@@ -93,8 +93,16 @@ static void test_an_exec_meanwhile(void **state) {
     assert_int_equal(kill(child, SIGKILL), 0);
 }
 
+static void test_no_process(void **state) {
+    uint64_t is[2];
+
+    (void)state;
+    assert_int_equal(proc_image(INT32_MAX, is), -ESRCH); /* ids end at 2^22 */
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_an_exec_meanwhile)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_an_exec_meanwhile),
+                                       cmocka_unit_test(test_no_process)};
 
     if (argc > 1 && strcmp(argv[1], "again") == 0)
         return program();

@@ -459,9 +459,29 @@ static void test_map_line(void **state) {
         assert_int_equal(map_of(bad[i], &m, line), -EBADMSG);
 }
 
+static void test_maps(void **state) {
+    struct proc_maps maps;
+
+    (void)state;
+    assert_int_equal(
+        proc_maps_parse("1000-2abc r--p 0000f000 fe:01 1234 /usr/lib/a b.so (deleted)\n"
+                        "7ffedcba9000-7ffedcbaf000 rw-p 00000000 00:00 0 [stack]\n",
+                        &maps),
+        0);
+    assert_int_equal(maps.n, 2);
+    assert_true(maps.v[0].start == 0x1000 && maps.v[0].end == 0x2abc);
+    assert_true(maps.v[0].offset == 0xf000 && maps.v[0].inode == 1234 && maps.v[0].deleted);
+    assert_string_equal(maps.v[0].path, "/usr/lib/a b.so");
+    assert_true(maps.v[1].start == 0x7ffedcba9000 && maps.v[1].end == 0x7ffedcbaf000);
+    assert_ptr_equal(proc_maps_at(&maps, 0x7ffedcba9000), &maps.v[1]);
+    assert_true(proc_maps_at(&maps, 0x2abb) == &maps.v[0] && !proc_maps_at(&maps, 0x2abc));
+    proc_maps_free(&maps);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_map_line),
+        cmocka_unit_test(test_maps),
         cmocka_unit_test(test_shared),
         cmocka_unit_test_setup_teardown(test_stop, start_child, end_child),
         cmocka_unit_test_setup_teardown(test_stop_after_one_that_came_too_late, start_child,

@@ -308,6 +308,22 @@ static void folder_of_several_processes(void **state) {
     munmap(together, 4096);
 }
 
+/* A link is followed if the user or root has made it, and never if somebody else has. */
+static void a_link_in_place_of_a_folder(void **state) {
+    char path[64];
+    (void)state;
+    snprintf(path, sizeof path, "%s/link", dir);
+    assert_int_equal(symlink("/tmp", path), 0);
+    assert_int_equal(own_dir_make(path, 0755), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(lchown(path, 65534, 65534), 0);
+        assert_int_equal(own_dir_make(path, 0755), -ELOOP);
+        assert_int_equal(lchown(path, 0, 0), 0);
+    }
+    assert_int_equal(own_dir_make("/", 0755), 0); /* a folder, whoever owns it */
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(makes_way, setup, teardown),
@@ -318,6 +334,7 @@ int main(void) {
         cmocka_unit_test(names_of_processes),
         cmocka_unit_test_setup_teardown(identity, setup, teardown),
         cmocka_unit_test_setup_teardown(folder_of_several_processes, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_link_in_place_of_a_folder, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

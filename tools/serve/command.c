@@ -51,8 +51,7 @@ static const struct allowed {
     {"eval", 1, 1, NULL, 1},
     {"watch", 1, 1, NULL, 2},
     {"config", 1, 1, NULL, 1},
-    {"inject", 1, 1, " --output= -o= --rate= -r= --no-native --dry-run --force --method= --json ",
-     0},
+    {"inject", 1, 1, " --output= -o= --rate= -r= --no-native --dry-run --force --method= ", 0},
     {"stop", 1, 1, "", 0},
 };
 
