@@ -29,8 +29,6 @@ struct schema_part {
         int kind; /* an index has the kind of its table; 0: it was dropped */
         int is_wanted;
         size_t next; /* of a name with the same hash: v[next - 1]; 0: none */
-        int page;    /* for blank.c, as the next one */
-        const struct schema_statement *of;
     } * v;
     size_t n, first[SCHEMA_HASHES]; /* by the hash of the name, likewise */
 };

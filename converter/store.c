@@ -217,18 +217,6 @@ static int make_temp(struct store *s) {
     return -EAGAIN;
 }
 
-/* Makes a new file one with all tables. If that fails, they are made later. */
-static int put_tables(const struct store *s) {
-    size_t n;
-    void *image = tables_blank_live(page_size(s), &n);
-    int rc = image ? SQLITE_OK : SQLITE_NOMEM;
-
-    if (rc == SQLITE_OK && pwrite(s->fd, image, n, 0) != (ssize_t)n && ftruncate(s->fd, 0) != 0)
-        rc = SQLITE_FULL;
-    sqlite3_free(image);
-    return rc;
-}
-
 /* Opens the database in a new file. */
 static int open_new(struct store *s, const char *out) {
     const char *tmp = getenv("TMPDIR");
@@ -259,9 +247,7 @@ static int open_new(struct store *s, const char *out) {
     if (out)
         fchmod(s->fd, output_mode(s->inputs));
     spill_beside(s->path);
-    int rc = s->cache ? put_tables(s) : SQLITE_OK;
-    if (rc == SQLITE_OK)
-        rc = output_open(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX);
+    int rc = output_open(s->temp, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX);
     err = store_failed(s, rc, "opening it");
     if (!err && !out)
         err = unname(s);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "blank.h"
+#include "schema_part.h"
 
 static const char schema[] = {
 #include "converter/schema.sql.inc"
@@ -61,16 +61,9 @@ static int live_part(struct schema_part *p, const char *sql, int kinds, int no_s
 int tables_make_live(sqlite3 *db, const char *sql) {
     struct schema_part p = {0};
     int rc = live_part(&p, sql, SCHEMA_TABLES | SCHEMA_VIEWS, 0);
-    size_t n;
-    void *image = rc == SQLITE_OK ? blank_image(&p, 1024, &n) : NULL;
 
-    if (rc == SQLITE_OK) /* it takes over the image, even if it fails */
-        rc = image ? sqlite3_deserialize(db, "main", image, (sqlite3_int64)n, (sqlite3_int64)n,
-                                         SQLITE_DESERIALIZE_FREEONCLOSE |
-                                             SQLITE_DESERIALIZE_RESIZEABLE)
-                   : SQLITE_NOMEM;
     if (rc == SQLITE_OK)
-        rc = blank_list(&p, db);
+        rc = schema_part_make(&p, db);
     schema_part_free(&p);
     return rc;
 }
@@ -101,15 +94,6 @@ int tables_make(sqlite3 *db) {
     return run_part(db, schema, AFTER_LOAD);
 }
 
-void *tables_blank_live(unsigned page_size, size_t *n) {
-    struct schema_part p = {0};
-    void *image =
-        live_part(&p, "", SCHEMA_VIEWS, 0) == SQLITE_OK ? blank_image(&p, page_size, n) : NULL;
-
-    schema_part_free(&p);
-    return image;
-}
-
 int tables_add_live(sqlite3 *db, const char *sql, int no_stacks, size_t *added) {
     struct schema_part p = {0};
     int rc = live_part(&p, sql, SCHEMA_VIEWS, no_stacks);
@@ -117,7 +101,7 @@ int tables_add_live(sqlite3 *db, const char *sql, int no_stacks, size_t *added) 
     if (rc == SQLITE_OK && added)
         rc = schema_part_missing(&p, db, added);
     if (rc == SQLITE_OK)
-        rc = added ? schema_part_make(&p, db) : blank_list(&p, db);
+        rc = schema_part_make(&p, db);
     schema_part_free(&p);
     return rc;
 }

@@ -17,10 +17,8 @@
 
 /* Creates all that is needed before the first row. */
 int tables_make(sqlite3 *db);
-/* For a recording that is going on: creates, in an empty database in memory, the tables and views that `sql` can refer to. */
+/* For a recording that is going on: creates, in any database, the tables and views that `sql` can refer to. */
 int tables_make_live(sqlite3 *db, const char *sql);
-/* Returns the n bytes of a file to make such a database of (blank.h), for tables_add_live(); NULL: no memory. To be freed by sqlite3_free(). */
-void *tables_blank_live(unsigned page_size, size_t *n);
 /* Creates all tables, and those views; with no_stacks, those for samples without stacks. With `added` the database has some of them already and gets the missing ones; *added: how many of
  * these were views. */
 int tables_add_live(sqlite3 *db, const char *sql, int no_stacks, size_t *added);
