@@ -195,14 +195,14 @@ print(input(), input(), next(sys.stdin).strip(), sys.stdin.readline().strip(), s
 """
 
 
-@pytest.mark.parametrize("code", ["input()", "breakpoint()", "import sys; [sys.stdin.read(), list(sys.stdin), next(sys.stdin)]"])
 @pytest.mark.pythons(min=(3, 7))
-def test_eval_reads_nothing_of_the_programs_input(agent, spawn, python, code):
+def test_eval_reads_nothing_of_the_programs_input(agent, spawn, python):
     """It finds the end of the input. (Once it waited for the program's next line, also after it had been given up.) The program's threads read
     theirs, also while an evaluation runs."""
     process = spawn([python.path, agent.script(READER)], ready="ready", stdin=subprocess.PIPE, env=agent.env())
     live, = wait_for(agent.lives)
-    assert agent.mail(live, "eval", code, timeout_ms=20000)[0] == 0
+    for code in "input()", "breakpoint()", "import sys; [sys.stdin.read(), list(sys.stdin), next(sys.stdin)]":
+        assert agent.mail(live, "eval", code, timeout_ms=20000)[0] == 0
     process.stdin.write(b"1\n")
     process.stdin.flush()
     slow = subprocess.Popen([str(agent.build.root / "tests/programs/mailbox"), str(live), "eval", "import time; time.sleep(0.3)", "100000"])
