@@ -370,7 +370,6 @@ static void frames_3_12(void **state) {
 
 static void threads_listed(void **state) {
     struct pywalk_thread out[8];
-    uint64_t holder;
     int more;
     (void)state;
 
@@ -393,8 +392,11 @@ static void threads_listed(void **state) {
     assert_int_equal(out[2].flags, PYWALK_MAIN);
     assert_int_equal(pywalk_threads(&pw, out, 2, &more), 2);
     assert_int_equal(more, 1);
-    assert_int_equal(pywalk_gil_holder(&pw, BASE + INTERP, &holder), 0);
-    assert_int_equal(holder, BASE + TSTATE + 0x200);
+    const uint64_t holds[] = {BASE + TSTATE + 0x400, BASE + TSTATE + 0x200, 0};
+    const uint64_t waits[] = {BASE + TSTATE, BASE + TSTATE + 0x400, 0};
+    assert_true(pywalk_holds_gil(&pw, holds));
+    assert_false(pywalk_holds_gil(&pw, waits));
+    assert_false(pywalk_holds_gil(&pw, waits + 2));
     /* a broken link, a cycle, another interpreter's thread */
     put(TSTATE + 0x200 + f->ts_next, 12345, 8);
     assert_int_equal(pywalk_threads(&pw, out, 8, &more), -EBADMSG);
