@@ -349,4 +349,5 @@ wait_for_agent()
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=WORLD)
 {"known": known, "slow": slow, "even": even, "absent": absent, "every": every, "anew": anew, "deserted": deserted, "wholes": wholes,
  "alike": alike, "rotated": rotated}[sys.argv[1]]()
+time.sleep(0.2)  # a thread of torch 2.6 needs the GIL to free the last tensor, and the next call waits for that thread, holding the GIL
 dist.destroy_process_group()  # without it, threads of torch sometimes run when the interpreter is gone, and abort
