@@ -279,6 +279,10 @@ SELECT trace_id, rank, pid, ppid, role, seen, inner, coalesce(user, inner) AS us
     (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
   FROM (SELECT * FROM trace_file f WHERE f.program IS NULL OR NOT EXISTS (SELECT 1 FROM trace_file o WHERE o.program = f.program AND coalesce(o.finish_ts, o.end_ts) > coalesce(f.finish_ts, f.end_ts))) t -- the last of its files
   CROSS JOIN sample s ON s.id = coalesce((
+    SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND iif(EXISTS (SELECT 1 FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id AND e.kind IN ('term', 'exception') AND e.tid = t.pid AND e.ts > t.end_ts - 10000000000), t.last_id, 0) AND x.stack IS NOT NULL
+      AND x.ts < (SELECT min(e.ts) FROM trigger_event e WHERE e.id BETWEEN t.first_id AND t.last_id AND e.kind IN ('term', 'exception') AND e.tid = t.pid AND e.ts > t.end_ts - 10000000000) -- an exception or a SIGTERM, such as a user's Ctrl-C, ended it: where it was before, and not on its way out
+      AND NOT EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = x.stack AND r.type = 0 AND r.name LIKE '%excepthook%')
+      AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 1), (
     SELECT x.id FROM sample x WHERE x.id BETWEEN t.first_id AND t.last_id AND x.stack IS NOT NULL
       AND x.thread IN (SELECT h.id - t.first_id FROM thread h WHERE h.trace = t.id AND h.tid = t.pid) ORDER BY x.id DESC LIMIT 1),
     CASE WHEN t.program IS NOT NULL THEN (SELECT x.id FROM trace_file o CROSS JOIN sample x ON x.id = (

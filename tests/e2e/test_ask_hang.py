@@ -23,6 +23,17 @@ def test_hang(build, run, simulated_job):
     assert "nothing hangs" in answer
 
 
+def test_a_hang_that_ctrl_c_ended(build, run, simulated_job, tmp_path):
+    """Who ends a job that hangs by Ctrl-C wants to know where the rank was, not what it did on its way out: torch's excepthook, and what is destroyed."""
+    out = """CREATE TEMP TABLE f AS SELECT first_id, last_id, end_ts, pid FROM trace_file WHERE rank = 3;
+      CREATE TEMP TABLE t AS SELECT id - (SELECT first_id FROM f) AS thread FROM thread WHERE trace = (SELECT first_id >> 40 FROM f) AND tid = (SELECT pid FROM f);
+      INSERT INTO trigger_event(id, ts, kind, tid, detail) SELECT last_id, end_ts - 20000000, 'exception', pid, 'KeyboardInterrupt' FROM f;
+      INSERT INTO sample SELECT max(x.id) + 1, (SELECT end_ts - 5000000 FROM f), (SELECT thread FROM t), (SELECT s.stack FROM sample s JOIN trace_file o ON s.id BETWEEN o.first_id AND o.last_id
+        WHERE o.rank = 5 AND s.stack NOT NULL ORDER BY s.id LIMIT 1), 0, 1, 1 FROM sample x WHERE x.id >> 40 = (SELECT first_id >> 40 FROM f);"""
+    said = [ask(build, run, "hang", db)[0] for db in (simulated_job("--hang", "3:6") / "out.db", edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, out + MADE_ANEW))]
+    assert "rank 3 is in Numbers.__getitem__ (train.py:56)" in said[0] and "rank 3 is in Numbers.__getitem__ (train.py:56)" in said[1], said
+
+
 def test_many_that_wait_do_not_fill_the_screen(build, run, simulated_job):
     """Data parallel groups of 48 ranks, of which none follows the other: the table has a part of their list, and how many they are."""
     tables = ask(build, run, "hang", simulated_job("--ranks", 96, "--tp", 2, "--minutes", 0.1, "--no-world", "--hang", "4:2") / "out.db")[1]
