@@ -69,7 +69,7 @@ def under(build, spawn, tmp_path, python):
 def works(probing, process):
     """Checks everything that can be asked of a recorded process."""
     assert "is being recorded" in probing(process.pid, "inject", "-r", "100").stdout
-    wait_until(lambda: not re.search(r": 0 samples", probing(process.pid, "status").stdout))
+    wait_until(lambda: not re.search(r"\b0 samples", probing(process.pid, "status").stdout))
     assert "4" == probing(process.pid, "eval", "2 + 2").stdout.strip()
     assert "(main)" in probing(process.pid, "backtrace").stdout
     assert finish(process) == (0, "right", "")

@@ -62,7 +62,7 @@ def test_a_container(probing, python, spawn, run, convert, sql, tmp_path, change
     assert " into /tmp/inner/probing-" in line
     seen = re.search(r"probing-convert (\S+) out.db", line)[1]
     assert seen.startswith("/proc/%d/root/tmp/inner/" % pid)
-    wait_until(lambda: not re.search(r": 0 samples", probing(pid, "status").stdout))
+    wait_until(lambda: not re.search(r"\b0 samples", probing(pid, "status").stdout))
     assert "4" == probing(pid, "eval", "2 + 2").stdout.strip()
     probing(pid, "stop")
     shutil.copy(seen, str(tmp_path / "t.zst"))
@@ -190,7 +190,7 @@ def test_stop_leaves_the_target_as_found(build, run, probing, python, target, co
     for _ in range(2):
         line = probing(process.pid, "inject", "-r", "100", "-o", tmp_path / "t.zst").stdout
         traces.append(line.split(" into ")[1].split(" (agent")[0])
-        wait_until(lambda: not re.search(r": 0 samples", probing(process.pid, "status").stdout))
+        wait_until(lambda: not re.search(r"\b0 samples", probing(process.pid, "status").stdout))
         if by == "gdb":
             assert "no longer recorded" in run(gdb_command(build, process.pid, "probing stop")).stdout
         else:
