@@ -104,51 +104,38 @@ static int put_group(FILE *f, sqlite3 *db, const struct sql_core *c, char *why) 
     return 0;
 }
 
-static int put_order(FILE *f, sqlite3 *db, const char *statement, const struct sql_core *c,
-                     struct token all, char *why) {
+static int put_order(const struct sql_rewriting *r, struct token all) {
+    const struct sql_core *c = &r->core;
     sqlite3_stmt *st = NULL;
-    int err = sql_core_columns(db, statement, c, &st);
+    int err = sql_core_columns(r->db, r->statement, c, &st);
 
     if (err == -EINVAL)
-        snprintf(why, SQL_DIALECT_WHY, "ORDER BY ALL: %s", sqlite3_errmsg(db));
+        snprintf(r->why, SQL_DIALECT_WHY, "ORDER BY ALL: %s", sqlite3_errmsg(r->db));
     for (int i = 1; !err && i <= sqlite3_column_count(st); i++) {
-        fprintf(f, "%s%d", i > 1 ? ", " : "", i);
-        sql_core_put(f, (struct sql_span){all.p + all.n, c->order.end});
+        fprintf(r->f, "%s%d", i > 1 ? ", " : "", i);
+        sql_core_put(r->f, (struct sql_span){all.p + all.n, c->order.end});
     }
     sqlite3_finalize(st);
     return err;
 }
 
-int sql_all(sqlite3 *db, const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
-    const char *statement;
-    struct sql_core c;
-    int err = 0;
+static int put_all(const struct sql_rewriting *r) {
+    struct token group = group_all(&r->core), all = order_all(&r->core);
+    int err;
 
-    *out = NULL;
-    while (!err && sql_core_find(sql, has_all, &c, &statement)) {
-        struct token group = group_all(&c), all = order_all(&c), end;
-        char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
-        if (!f)
-            err = -ENOMEM;
-        else if (group.kind != END) {
-            end = sql_after(sql_after(group));
-            sql_core_put(f, (struct sql_span){sql, group.p});
-            err = put_group(f, db, &c, why);
-            fputs(end.p + end.n, f);
-        } else {
-            sql_core_put(f, (struct sql_span){sql, all.p});
-            err = put_order(f, db, statement, &c, all, why);
-            fprintf(f, " %s", c.order.end);
-        }
-        if (f && fclose(f) != 0 && !err)
-            err = -ENOMEM;
-        free(*out);
-        *out = err ? NULL : text;
-        if (err)
-            free(text);
-        sql = *out;
+    if (group.kind != END) {
+        struct token end = sql_after(sql_after(group));
+        sql_core_put(r->f, (struct sql_span){r->sql, group.p});
+        err = put_group(r->f, r->db, &r->core, r->why);
+        fputs(end.p + end.n, r->f);
+    } else {
+        sql_core_put(r->f, (struct sql_span){r->sql, all.p});
+        err = put_order(r, all);
+        fprintf(r->f, " %s", r->core.order.end);
     }
     return err;
+}
+
+int sql_all(sqlite3 *db, const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
+    return sql_core_rewrite(db, sql, has_all, put_all, out, why);
 }

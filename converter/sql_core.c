@@ -88,8 +88,9 @@ void sql_core_read(struct sql_core *c, struct token prev, struct token select) {
         c->order = c->limit = (struct sql_span){NULL, NULL};
 }
 
-int sql_core_find(const char *sql, int (*wanted)(const struct sql_core *c), struct sql_core *out,
-                  const char **statement) {
+/* Finds, of the SELECTs for which `wanted` returns 1, the one that ends first. *statement: where its statement begins. Returns 0 if there is none. */
+static int find(const char *sql, int (*wanted)(const struct sql_core *c), struct sql_core *out,
+                const char **statement) {
     struct token prev = {END, NULL, 0};
     const char *begin = sql;
     int found = 0;
@@ -108,6 +109,28 @@ int sql_core_find(const char *sql, int (*wanted)(const struct sql_core *c), stru
         found = 1;
     }
     return found;
+}
+
+int sql_core_rewrite(sqlite3 *db, const char *sql, int (*wanted)(const struct sql_core *c),
+                     int (*put)(const struct sql_rewriting *r), char **out, char *why) {
+    struct sql_rewriting r = {.db = db, .sql = sql, .why = why};
+    int err = 0;
+
+    *out = NULL;
+    while (!err && find(r.sql, wanted, &r.core, &r.statement)) {
+        char *text = NULL;
+        size_t size;
+        r.f = open_memstream(&text, &size);
+        err = r.f ? put(&r) : -ENOMEM;
+        if (r.f && fclose(r.f) != 0 && !err)
+            err = -ENOMEM;
+        free(*out);
+        *out = err ? NULL : text;
+        if (err)
+            free(text);
+        r.sql = *out;
+    }
+    return err;
 }
 
 void sql_core_put(FILE *f, struct sql_span s) {

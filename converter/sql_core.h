@@ -33,10 +33,20 @@ struct sql_core {
 struct token sql_core_token(const char *p);
 /* Reads the SELECT at `select`, which follows the token `prev`. */
 void sql_core_read(struct sql_core *c, struct token prev, struct token select);
-/* Finds, of the SELECTs for which `wanted` returns 1, the one that ends first: so one within another, or in a WITH before it, is rewritten before that.
- * *statement: where its statement begins. Returns 0 if there is none. */
-int sql_core_find(const char *sql, int (*wanted)(const struct sql_core *c), struct sql_core *out,
-                  const char **statement);
+
+/* What a SELECT is to be rewritten with. */
+struct sql_rewriting {
+    FILE *f; /* takes the whole new text */
+    sqlite3 *db;
+    const char *sql, *statement; /* the whole text; where the SELECT's statement begins */
+    struct sql_core core;
+    char *why; /* SQL_DIALECT_WHY bytes: a sentence where it cannot be done */
+};
+/* Has `put` rewrite the SELECTs for which `wanted` returns 1, until none is left; each time the one that ends first, so one within another, or in a WITH before it,
+ * is rewritten before that. put returns 0, -ENOMEM, or -EINVAL with a
+ * sentence in r->why. *out: the new text, malloc'ed, or NULL if there was no such SELECT. Returns what put returned, or -ENOMEM. */
+int sql_core_rewrite(sqlite3 *db, const char *sql, int (*wanted)(const struct sql_core *c),
+                     int (*put)(const struct sql_rewriting *r), char **out, char *why);
 void sql_core_put(FILE *f, struct sql_span s);
 /* Prepares a statement with the columns of the SELECT: *st, for the caller to finalize. statement: where the SELECT's statement begins, whose
  * WITH is used. Returns 0, -ENOMEM, or -EINVAL with the reason in sqlite3_errmsg(db). */

@@ -237,52 +237,39 @@ static int without_lists(sqlite3 *db, const char *sql, char **out, char *why) {
     return err;
 }
 
+static int put_choice(const struct sql_rewriting *r) {
+    const struct sql_core *c = &r->core;
+    struct items *lists = malloc(2 * sizeof *lists);
+    sqlite3_stmt *st = NULL;
+    int err = lists ? sql_core_columns(r->db, r->statement, c, &st) : -ENOMEM;
+
+    if (err == -EINVAL)
+        snprintf(r->why, SQL_DIALECT_WHY, "%s: %s", c->on.p ? "DISTINCT ON" : "QUALIFY",
+                 sqlite3_errmsg(r->db));
+    if (!err && c->on.p && c->condition.p) {
+        snprintf(r->why, SQL_DIALECT_WHY, "DISTINCT ON and QUALIFY: leave out one of them");
+        err = -EINVAL;
+    }
+    if (!err) {
+        sql_core_put(r->f, (struct sql_span){r->sql, c->begin});
+        err = put_core(r->f, c, st, &lists[0], &lists[1], r->why);
+        fputs(c->end, r->f);
+    }
+    sqlite3_finalize(st);
+    free(lists);
+    return err;
+}
+
 int sql_select(sqlite3 *db, const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
-    struct items *lists = NULL;
-    char *starred;
-    const char *statement;
-    struct sql_core c;
-    int err = without_lists(db, sql, &starred, why);
+    char *without;
+    int err = without_lists(db, sql, &without, why);
 
     *out = NULL;
-    sql = starred ? starred : sql;
-    while (!err && sql_core_find(sql, has_choice, &c, &statement)) {
-        char *text = NULL;
-        size_t size;
-        sqlite3_stmt *st = NULL;
-        FILE *f = open_memstream(&text, &size);
-        lists = lists ? lists : malloc(2 * sizeof *lists);
-        err = f && lists ? sql_core_columns(db, statement, &c, &st) : -ENOMEM;
-        if (err == -EINVAL)
-            snprintf(why, SQL_DIALECT_WHY, "%s: %s", c.on.p ? "DISTINCT ON" : "QUALIFY",
-                     sqlite3_errmsg(db));
-        if (!err && c.on.p && c.condition.p) {
-            snprintf(why, SQL_DIALECT_WHY, "DISTINCT ON and QUALIFY: leave out one of them");
-            err = -EINVAL;
-        }
-        if (!err) {
-            sql_core_put(f, (struct sql_span){sql, c.begin});
-            err = put_core(f, &c, st, &lists[0], &lists[1], why);
-            fputs(c.end, f);
-        }
-        sqlite3_finalize(st);
-        if (f && fclose(f) != 0 && !err)
-            err = -ENOMEM;
-        if (err) {
-            free(text);
-            break;
-        }
-        free(*out);
-        sql = *out = text;
-    }
-    free(lists);
+    if (!err)
+        err = sql_core_rewrite(db, without ? without : sql, has_choice, put_choice, out, why);
     if (*out || err)
-        free(starred);
+        free(without);
     else
-        *out = starred;
-    if (err) {
-        free(*out);
-        *out = NULL;
-    }
+        *out = without;
     return err;
 }

@@ -10,8 +10,6 @@
 
 /* A * in the list of a SELECT, with the changes that follow it. */
 struct star {
-    struct sql_core core;     /* the SELECT that has the * in its list */
-    const char *statement;    /* where that SELECT's statement begins */
     struct sql_span star;     /* the * with its table's name, "t.*" */
     struct token change, end; /* word of the first change (EXCLUDE); last token of the last one */
 };
@@ -155,8 +153,7 @@ static int star_of(const struct sql_core *c, struct star *s) {
             k = sql_closing(k);
         if (!sql_is_sign(k, "*") || !is_change(sql_after(k)))
             continue;
-        *s = (struct star){
-            .core = *c, .star = {start.p, k.p + 1}, .change = sql_after(k), .end = sql_after(k)};
+        *s = (struct star){.star = {start.p, k.p + 1}, .change = sql_after(k), .end = sql_after(k)};
         for (struct token e = s->change; is_change(e); e = sql_after(s->end))
             s->end = change_end(e);
         return 1;
@@ -170,44 +167,25 @@ static int has_star(const struct sql_core *c) {
     return star_of(c, &s);
 }
 
-static int put_star(FILE *f, sqlite3 *db, const char *sql, const struct star *s, char *why) {
-    struct sql_core only = s->core; /* the SELECT with only the * in its list */
+static int put_star(const struct sql_rewriting *r) {
+    struct star s;
+    struct sql_core only = r->core; /* the SELECT with only the * in its list */
     sqlite3_stmt *st = NULL;
 
-    only.list = s->star;
-    int err = sql_core_columns(db, s->statement, &only, &st);
+    star_of(&r->core, &s);
+    only.list = s.star;
+    int err = sql_core_columns(r->db, r->statement, &only, &st);
     if (err == -EINVAL)
-        snprintf(why, SQL_DIALECT_WHY, "%.*s: %s", (int)s->change.n, s->change.p,
-                 sqlite3_errmsg(db));
-    sql_core_put(f, (struct sql_span){sql, s->star.p});
+        snprintf(r->why, SQL_DIALECT_WHY, "%.*s: %s", (int)s.change.n, s.change.p,
+                 sqlite3_errmsg(r->db));
+    sql_core_put(r->f, (struct sql_span){r->sql, s.star.p});
     if (!err)
-        err = put_columns(f, st, s, why);
-    fputs(s->end.p + s->end.n, f);
+        err = put_columns(r->f, st, &s, r->why);
+    fputs(s.end.p + s.end.n, r->f);
     sqlite3_finalize(st);
     return err;
 }
 
 int sql_star(sqlite3 *db, const char *sql, char **out, char why[SQL_DIALECT_WHY]) {
-    const char *statement;
-    struct sql_core core;
-    struct star s;
-    int err = 0;
-
-    *out = NULL;
-    while (!err && sql_core_find(sql, has_star, &core, &statement)) {
-        star_of(&core, &s);
-        s.statement = statement;
-        char *text = NULL;
-        size_t size;
-        FILE *f = open_memstream(&text, &size);
-        err = f ? put_star(f, db, sql, &s, why) : -ENOMEM;
-        if (f && fclose(f) != 0 && !err)
-            err = -ENOMEM;
-        free(*out);
-        *out = err ? NULL : text;
-        if (err)
-            free(text);
-        sql = *out;
-    }
-    return err;
+    return sql_core_rewrite(db, sql, has_star, put_star, out, why);
 }

@@ -13,7 +13,6 @@ static const char schema[] = {
 
 #define AFTER_LOAD "--@ after load"
 #define NO_STACKS  "--@ no stacks"
-#define NO_THREADS "--@ no threads"
 
 /* Runs the part of the schema between two marks. Returns an SQLite result code. */
 static int run_part(sqlite3 *db, const char *from, const char *to) {
@@ -41,9 +40,7 @@ static void find_live_parts(void) {
 /* For a recording that is going on: selects all tables and views, but of `kinds` only those that `sql` can refer to. */
 static int live_part(struct schema_part *p, const char *sql, int kinds, int no_stacks) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    int by_thread = !sql || strcasestr(sql, "thread") || strcasestr(sql, "tid");
-    const char *others = strstr(schema, by_thread ? NO_STACKS : NO_THREADS),
-               *end = strstr(others, by_thread ? NO_THREADS : "--@ runs");
+    const char *others = strstr(schema, NO_STACKS), *end = strstr(others, "--@ runs");
 
     pthread_once(&once, find_live_parts);
     *p = live_parts;

@@ -179,8 +179,9 @@ def pytest_generate_tests(metafunc):
 
 # Test files that take longest in processor time, the longest first. They are started first, so that at the end no worker is still busy with
 # one of them while the others have nothing left to do.
-LONGEST = ("test_engines", "test_hang", "test_comm", "test_report_page", "test_torch_cuda", "test_torch", "test_torch_bars", "test_torch_live",
-           "test_ask", "test_ask_ends", "test_ask_hang", "test_export_json", "test_torch_steps", "test_append", "test_documents", "test_sql_words", "test_sampler", "test_serve_page")
+LONGEST = ("test_engines", "test_engines_spark", "test_engines_export", "test_hang", "test_comm", "test_report_page", "test_torch_cuda", "test_torch",
+           "test_torch_bars", "test_torch_live", "test_ask", "test_ask_ends", "test_ask_hang", "test_export_json", "test_torch_steps", "test_append",
+           "test_documents", "test_sql_words", "test_sampler", "test_serve_page")
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the traces of a folder with Spark's data source and prints JSON. Usage: spark_cluster.py MASTER FOLDER [kill]
 
-With `kill` it kills an executor while tasks run. test_engines.py runs it with the Python that has the engines."""
+With `kill` it kills an executor while tasks run. test_engines_spark.py runs it with the Python that has the engines."""
 import json
 import os
 import signal

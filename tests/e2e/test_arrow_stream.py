@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from test_engines import engine  # noqa: F401
+from engine_helpers import engine  # noqa: F401
 from test_serve import database, serve  # noqa: F401
 
 READERS = """

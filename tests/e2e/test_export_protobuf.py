@@ -15,7 +15,7 @@ import subprocess
 
 import pytest
 
-import test_engines
+import engine_helpers
 import test_export
 from wire import fields, message, one, packed
 
@@ -491,7 +491,7 @@ print(json.dumps(seen))
 def published(tmp_path):
     """published(bytes, MODULE, CLASS): returns how often each field is set, as counted by the published classes."""
     def do(data, module, name):
-        python = test_engines.need("google.protobuf", module)
+        python = engine_helpers.need("google.protobuf", module)
         (tmp_path / "message").write_bytes(data)
         code = WALK.replace("MODULE", module).replace("CLASS", name).replace("SUMS", "seen[key + '='] += value if isinstance(value, int) else 0")
         done = subprocess.run([python, "-c", code, str(tmp_path / "message")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
@@ -540,7 +540,7 @@ print(json.dumps([[list(row.__dict__.values()) for row in tp.query(sql)] for sql
 def test_trace_processor(job, export, sql, tmp_path):
     """SQL in Perfetto's trace processor gives the same numbers as ours. Its Python package fetches the program from a network;
     PROBING_TRACE_PROCESSOR names a local one."""
-    python = test_engines.need("perfetto.trace_processor")
+    python = engine_helpers.need("perfetto.trace_processor")
     (tmp_path / "job.pftrace").write_bytes(export("perfetto", job[1]))
     done = subprocess.run([python, "-c", ASK, str(tmp_path / "job.pftrace"),
                            "SELECT sum(dur) AS ns, count(*) AS n FROM slice WHERE name GLOB 'step *' AND dur >= 0",

@@ -8,7 +8,7 @@ import sys
 import pytest
 from conftest import wait_for_line
 from test_console import wait_until
-from test_engines import need
+from engine_helpers import need
 
 LIVE = """
 import sys

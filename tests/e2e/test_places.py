@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from test_engines import need
+from engine_helpers import need
 from test_python_reader import ask  # noqa: F401
 
 PLACES = """

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from test_engines import engine, need  # noqa: F401
+from engine_helpers import engine, need  # noqa: F401
 
 
 class Ranges(http.server.BaseHTTPRequestHandler):
