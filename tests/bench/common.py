@@ -5,9 +5,11 @@ import os
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPO = os.path.dirname(os.path.dirname(HERE))
@@ -81,6 +83,20 @@ def run_workload(place, prefix, python, args, timeout=300, program=WORKLOAD, **m
         raise Failed("exit code %s, it said: %s" % (process.returncode, " ".join(said.split())[-300:]))
     result["tree_cpu"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return result
+
+
+def speed_of_machine():
+    """Returns how many million rows of two numbers SQLite sums up in a CPU second here, so that figures of different machines can be compared."""
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)")
+    db.executemany("INSERT INTO t VALUES(NULL, ?, ?)", ((i * 7919 % 100003, i) for i in range(500000)))
+    best = float("inf")
+    for _ in range(5):
+        start = time.process_time()
+        db.execute("SELECT sum(a), sum(b) FROM t").fetchall()
+        best = min(best, time.process_time() - start)
+    db.close()
+    return 0.5 / best
 
 
 def median(values):

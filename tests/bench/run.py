@@ -17,7 +17,7 @@ import time
 
 sys.dont_write_bytecode = True
 
-from common import HERE, REPO, STEADY, Failed, Place, run_workload, say  # noqa: E402
+from common import HERE, REPO, STEADY, Failed, Place, run_workload, say, speed_of_machine  # noqa: E402
 import arrow  # noqa: E402
 import backtraces  # noqa: E402
 import exports  # noqa: E402
@@ -370,8 +370,8 @@ def main():
     parser.add_argument("--only", action="append", choices=PARTS)
     args = parser.parse_args()
     place = Place(args.build, args.quick)
-    machine = "%s, %d cores, Linux %s, %s, Python %s%s" % (
-        first_line("/proc/cpuinfo", "model name"), os.cpu_count(), platform.release(), first_line("/etc/os-release", "PRETTY_NAME"),
+    machine = "%s, %d cores that sum up %.2g M rows/s in SQLite, Linux %s, %s, Python %s%s" % (
+        first_line("/proc/cpuinfo", "model name"), os.cpu_count(), speed_of_machine(), platform.release(), first_line("/etc/os-release", "PRETTY_NAME"),
         platform.python_version(), ", torch " + version_of(place.torch, "torch") if place.torch else "")
     keep = place.path("results.json") if place.quick else os.path.join(HERE, "results.json")
     kept = results.load(keep)
