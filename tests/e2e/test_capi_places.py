@@ -50,7 +50,7 @@ SAME(CAPI_XID_MUTEX_3_8, _PyRuntimeState, xidregistry.mutex);
 
 def compiled(places, include):
     # the folder above: where Debian's pyconfig.h finds that of the architecture
-    return subprocess.run(["gcc", "-fsyntax-only", "-I", include, "-I", os.path.dirname(include), "-x", "c", "-"], input=PROGRAM % places, text=True,
+    return subprocess.run(["gcc", "-fsyntax-only", "-I", include, "-idirafter", os.path.dirname(include), "-x", "c", "-"], input=PROGRAM % places, text=True,
                           capture_output=True)
 
 
