@@ -190,7 +190,8 @@ static void changes(void **state) {
     assert_non_null(strstr(why, "sample_rate"));
     settings_text(SETTING_sample_rate, text, sizeof text);
     assert_string_equal(text, "0.05");
-    settings_json(all, sizeof all);
+    size_t len = settings_json(all, sizeof all);
+    assert_int_equal(len, strlen(all));
     assert_non_null(strstr(all, "{\"probing.sample_rate\":{\"value\":\"0.05\","));
     assert_int_equal(all[strlen(all) - 1], '}');
     recorded[0] = 0;
