@@ -63,6 +63,23 @@ static void put_address(uint8_t enc, uint64_t v, int is_length) {
     }
 }
 
+/* What a CIE says beside its instructions, a letter for each: z, R as in C, P and L as in C++ (what handles its exceptions), and one of the future. */
+static const char *augmentation = "zR";
+
+static void put_augmentation(uint8_t enc) {
+    uint64_t len = image.n;
+    put(0, 1);
+    for (const char *a = augmentation + 1; *a; a++) {
+        if (*a == 'P') { /* encoding and address of a function */
+            put(0x9b, 1);
+            put(0x0c070805, 4);
+        } else { /* L: the encoding of addresses that are not read; it is another than R's */
+            put(*a == 'R' ? enc : *a == 'L' ? 0x2e : 0x7f, 1);
+        }
+    }
+    image.bytes[len] = (uint8_t)(image.n - len - 1);
+}
+
 /* Makes a header and two functions of SIZE bytes, at CODE and at CODE + SIZE. Each pushes rbx in its fifth instruction byte. */
 static void make(uint8_t enc, int wide, int version) {
     uint64_t fde[2];
@@ -72,12 +89,13 @@ static void make(uint8_t enc, int wide, int version) {
     uint64_t cie = open_new(wide);
     put(0, 4);
     put((uint64_t)version, 1);
-    put('z' | 'R' << 8, 3);
+    for (const char *a = augmentation; *a; a++)
+        put((uint64_t)*a, 1);
+    put(0, 1);
     put(1, 1);    /* unit of addresses */
     put(0x78, 1); /* of offsets: -8 */
     put(16, 1);   /* the return address's column */
-    put(1, 1);
-    put(enc, 1);
+    put_augmentation(enc);
     put(0x0c | 7 << 8 | 8 << 16, 3); /* CFA = rsp + 8 */
     put(0x90 | 1 << 8, 2);           /* the return address at CFA - 8 */
     close_entry(cie, wide);
@@ -87,7 +105,9 @@ static void make(uint8_t enc, int wide, int version) {
         put(id - (cie - (wide ? 12 : 4)), 4);
         put_address(enc, CODE + i * SIZE, 0);
         put_address(enc, SIZE, 1);
-        put(0, 1);
+        put(strchr(augmentation, 'L') ? 4 : 0, 1);
+        if (strchr(augmentation, 'L')) /* where the function's handlers are: of no use here */
+            put(0x08, 4);
         put(0x40 | 5, 1);       /* advance 5 */
         put(0x0e | 16 << 8, 2); /* CFA = rsp + 16 */
         put(0x83 | 2 << 8, 2);  /* rbx at CFA - 16 */
@@ -134,6 +154,20 @@ static void every_form_of_an_entry(void **state) {
                 for (uint64_t pc = CODE - 2; pc < CODE + 2 * SIZE + 2; pc++)
                     check(pc);
             }
+}
+
+static void every_augmentation(void **state) {
+    static const char *const all[] = {"zR", "zPLR", "zLR", "zPR", "zRPL", "zRL", "zRx", "zPLRx"};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        augmentation = all[i];
+        for (size_t e = 0; e < sizeof encodings; e++) {
+            make(encodings[e], e & 1, 1);
+            for (uint64_t pc = CODE - 2; pc < CODE + 2 * SIZE + 2; pc++)
+                check(pc);
+        }
+    }
+    augmentation = "zR";
 }
 
 static void cut_off_anywhere(void **state) {
@@ -228,6 +262,7 @@ static void encoded_pointers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_of_an_entry),
+        cmocka_unit_test(every_augmentation),
         cmocka_unit_test(cut_off_anywhere),
         cmocka_unit_test(foreign_forms_are_refused),
         cmocka_unit_test(what_does_not_fit_into_a_word),

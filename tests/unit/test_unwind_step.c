@@ -84,6 +84,27 @@ static void a_base_must_be_known(void **state) {
             }
 }
 
+/* The kernel stored all registers: behind a signal's handler everything is known again, and the program counter is that of an instruction. */
+static void behind_a_signal(void **state) {
+    static ucontext_t uc;
+    struct cfi_memory mem = {.read = guard_read, .ctx = &guard};
+    struct unwind_regs r = {.bp = 1, .bx = 2, .r10 = 3};
+    struct state s = {.pc = 4, .sp = (uint64_t)(uintptr_t)&uc, .bp_at = 5, .bx_at = 6};
+    (void)state;
+    for (int i = 0; i < NGREG; i++)
+        uc.uc_mcontext.gregs[i] = 1000 + i;
+    assert_int_equal(step_signal(&mem, &r, &s), 0);
+    assert_int_equal(r.bp, 1000 + REG_RBP);
+    assert_int_equal(r.bx, 1000 + REG_RBX);
+    assert_int_equal(r.r10, 1000 + REG_R10);
+    assert_int_equal(r.known, UNWIND_BP | UNWIND_BX | UNWIND_R10);
+    assert_int_equal(s.pc, 1000 + REG_RIP);
+    assert_int_equal(s.sp, 1000 + REG_RSP);
+    assert_true(s.exact && !s.bp_at && !s.bx_at); /* they are in the registers */
+    s.sp = 4096;
+    assert_int_equal(step_signal(&mem, &r, &s), -EFAULT);
+}
+
 /* What the last walk knew of a frame holds while everything that its step depended on is unchanged, and not if that is not known. */
 static void a_step_that_still_leads(void **state) {
     uint64_t words[4] = {0x1111, 0x2222, 0x3333, 0x4444};
@@ -120,6 +141,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_frame_must_lie_above),
         cmocka_unit_test(a_base_must_be_known),
+        cmocka_unit_test(behind_a_signal),
         cmocka_unit_test(a_step_that_still_leads),
     };
     return memory_init() ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
