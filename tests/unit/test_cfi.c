@@ -259,10 +259,89 @@ static void encoded_pointers(void **state) {
     assert_true(!taken(0x43, 0, 4, &status) && status == -ENOTSUP);
 }
 
+/* Expressions for the CFA: those that are known, each byte of them changed, and what follows them in the entry. The PLT's is the linker's rule for a
+ * stub that has pushed a word from its byte `k` on. */
+static void expressions_of_the_cfa(void **state) {
+    static const uint8_t plt[] = {0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x30, 0x2a, 0x33, 0x24, 0x22};
+    static const uint8_t others[][4] = {
+        {0x77, 0x10}, {0x76, 0x70}, {0x76, 0x78, 0x06}, {0x5a, 0}, {0x03, 1}};
+    static const uint8_t lengths[] = {2, 2, 3, 1, 2};
+    struct cfi_cursor c;
+    (void)state;
+    for (unsigned changed = 0; changed <= sizeof plt; changed++)
+        for (unsigned k = 0; k < 32; k++)
+            for (uint64_t pc = CODE; pc < CODE + 16; pc++) {
+                struct row row = {.kind = CFI_END};
+                image.n = 0;
+                image.cut = 64;
+                put(sizeof plt, 1);
+                for (size_t i = 0; i < sizeof plt; i++)
+                    put((uint64_t)((i == 6 ? plt[i] + k : plt[i]) ^ (changed == i ? 0x40 : 0)), 1);
+                cfi_cursor_set(&c, &memory, BASE, BASE + image.n + 8);
+                cfa_expression(&c, pc, &row);
+                assert_int_equal(c.status, 0);
+                assert_int_equal(c.at, BASE + image.n);
+                if (changed < sizeof plt &&
+                    changed > 1) { /* 0 and 1: the register and the offset */
+                    assert_int_equal(row.kind, CFI_NONE);
+                    continue;
+                }
+                if (changed < sizeof plt)
+                    continue;
+                assert_true(row.kind == CFI_OFFSET && row.reg == CFI_RSP && row.only_here);
+                assert_int_equal(row.off, (pc & 15) >= k ? 16 : 8);
+            }
+    for (size_t i = 0; i < sizeof lengths; i++) {
+        static const enum cfi_kind kinds[] = {CFI_OFFSET, CFI_OFFSET, CFI_DEREF, CFI_NONE,
+                                              CFI_NONE};
+        struct row row = {.kind = CFI_END};
+        image.n = 0;
+        put(lengths[i], 1);
+        for (size_t j = 0; j < lengths[i]; j++)
+            put(others[i][j], 1);
+        cfi_cursor_set(&c, &memory, BASE, BASE + image.n + 8);
+        cfa_expression(&c, CODE, &row);
+        assert_int_equal(row.kind, kinds[i]);
+        assert_int_equal(c.at, BASE + image.n); /* the next instruction */
+        if (i < 3) {
+            assert_int_equal(row.reg, i ? CFI_RBP : CFI_RSP);
+            assert_int_equal(row.off, i == 0 ? 16 : i == 1 ? -16 : -8);
+        }
+    }
+}
+
+/* Expressions for where a register was saved: only rbp's as rbp + n is known; all others are passed over as a whole. */
+static void expressions_of_registers(void **state) {
+    static const uint8_t registers[] = {CFI_RBP, CFI_RBX, CFI_RA, 12};
+    struct cfi_cursor c;
+    (void)state;
+    for (size_t i = 0; i < sizeof registers; i++)
+        for (int more = 0; more < 2; more++) {
+            struct row row = {.at = {1, 2, 3, 4}, .rbp_reg_off = 5};
+            image.n = 0;
+            image.cut = 64;
+            put(registers[i], 1);
+            put((uint64_t)(2 + more), 1);
+            put(0x76 | 0x70 << 8 | 0x06 << 16,
+                (size_t)(2 + more)); /* rbp - 16; the last byte: the word there */
+            cfi_cursor_set(&c, &memory, BASE, BASE + image.n + 8);
+            saved_expression(&c, 1, &row);
+            assert_int_equal(c.at, BASE + image.n); /* the next instruction */
+            if (i || !more) {                       /* no compiler writes the other form for rbp */
+                assert_int_equal(row.at[RBP], i == 0 ? CFI_KEPT : 1);
+                assert_int_equal(row.rbp_reg_off, i == 0 ? -16 : 5);
+            }
+            assert_int_equal(row.at[RBX], 2);
+            assert_int_equal(row.at[RA], i == 2 ? ELSEWHERE : 3);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_of_an_entry),
         cmocka_unit_test(every_augmentation),
+        cmocka_unit_test(expressions_of_the_cfa),
+        cmocka_unit_test(expressions_of_registers),
         cmocka_unit_test(cut_off_anywhere),
         cmocka_unit_test(foreign_forms_are_refused),
         cmocka_unit_test(what_does_not_fit_into_a_word),
