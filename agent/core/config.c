@@ -99,8 +99,8 @@ static void load_trace(struct agent_config *c, const char *conf) {
     if (raw[0] == '/') {
         strcpy(c->trace, raw);
     } else {
-        if (!getcwd(cwd, sizeof cwd) || cwd[0] != '/')
-            strcpy(cwd, "/");
+        if (!getcwd(cwd, sizeof cwd) || cwd[0] != '/' || !cwd[1])
+            cwd[0] = 0; /* the root, also where the directory is gone */
         if (snprintf(c->trace, sizeof c->trace, "%s/%s", cwd, raw) >= (int)sizeof c->trace) {
             strcpy(c->trace, "/trace.zst");
             complain(c, "PROBING_TRACE is too long");

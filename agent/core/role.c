@@ -50,9 +50,10 @@ static int is_launcher(void) {
     size_t n = proc_read_file("/proc/thread-self/cmdline", buf, sizeof buf);
     /* Skip the interpreter and its options: the next word is the script, or the module after -m. */
     for (const char *arg = buf + strlen(buf) + 1; arg < buf + n; arg += strlen(arg) + 1) {
-        if (!strcmp(arg, "-m") || (arg[0] == '-' && arg[1] != 'm'))
-            continue;
-        return is_launcher_name(arg[0] == '-' ? arg + 2 : arg);
+        if (!strcmp(arg, "-W") || !strcmp(arg, "-X"))
+            arg += 3; /* the next word is its value */
+        else if (strcmp(arg, "-m") && (arg[0] != '-' || arg[1] == 'm'))
+            return is_launcher_name(arg[0] == '-' ? arg + 2 : arg);
     }
     return 0;
 }

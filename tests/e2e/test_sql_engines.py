@@ -42,11 +42,13 @@ def test_casts_of_what_is_no_number(build, run, db):
         ("'-Infinity'::double < -1e300", 1), ("TRY_CAST('abc' AS int)", None), ("TRY_CAST('12.5' AS int)", None), ("TRY_CAST('x' AS decimal(10, 2))", None), ("TRY_CAST('7' AS bigint)", 7),
         ("TRY_CAST('2026-01-31' AS date)", NOON - 43200), ("TRY_CAST('2026-02-30' AS timestamp)", None), ("TRY_CAST('maybe' AS boolean)", None), ("TRY_CAST('on' AS boolean)", 1),
         ("arrow_cast('5', 'Int64') + arrow_cast(1, 'Float64')", 6.0), ("arrow_typeof(1) || arrow_typeof(1.5) || arrow_typeof('') || arrow_typeof(NULL)", "Int64Float64Utf8Null"),
-        ("'2026-01-31 12:00:00+02'::timestamptz", NOON - 7200), ("'2026-01-31 12:00 -0130'::timestamp", NOON + 5400), ("'2026-01-31T12:00z'::timestamp", NOON)))
+        ("'2026-01-31 12:00:00+02'::timestamptz", NOON - 7200), ("'2026-01-31 12:00 -0130'::timestamp", NOON + 5400), ("'2026-01-31T12:00z'::timestamp", NOON),
+        ("TIME '00:00' || ' ' || TIME '23:59:59.5'", "00:00:00 23:59:59.5")))
     assert values(build, run, db, "SELECT TRY_CAST(txt AS int) FROM hosts ORDER BY rank") == [1, None, 12, None]
     assert values(build, run, db, "SELECT rank FROM hosts WHERE TRY_CAST(txt AS int) = '12'") == [2]
     for wrong, says in (("'abc'::int", "no whole number: 'abc' (TRY_CAST gives NULL)"), ("CAST('12x' AS bigint)", "no whole number: '12x'"), ("'1e3'::int", "no whole number: '1e3'"), ("''::double", "no number: ''"),
                         ("1e20::int", "no whole number: '1.0e+20'"), ("'x'::decimal(10, 2)", "no number: 'x'"), ("'2026-02-30'::date", "no timestamp"), ("'2026-01-31 12:00 +99:00'::timestamp", "no timestamp"),
+                        ("TIME '24:00'", "no timestamp"), ("TIME '23:60'", "no timestamp"), ("TIME '23:59:60'", "no timestamp"), ("TIME '12:00x'", "no timestamp"),
                         ("TRY_CAST('x' AS interval)", "TRY_CAST is for numbers, texts, truth values, timestamps and dates"), ("arrow_cast(1, 'Foo')", "arrow_cast: no type 'Foo'"),
                         ("timestamp AT TIME ZONE 'Europe/Berlin' FROM t", "AT TIME ZONE: times are UTC here")):
         assert says in ask(build, run, db, "SELECT " + wrong, code=3)[1], wrong

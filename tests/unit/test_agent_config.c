@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's settings and trace names: values are checked strictly, the text has priority over the environment, and names are tried one after
  * the other. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,6 +85,54 @@ static void words_and_names(void **state) {
     unsetenv("PROBING_RUN");
 }
 
+/* Where the trace is to be: a folder that need not exist yet, a relative path in a folder that was deleted, and one that is too long. */
+static void where_to(void **state) {
+    char dir[] = "/tmp/test_agent_config_XXXXXX", name[CONFIG_PATH + 64], longest[CONFIG_PATH];
+    struct agent_config c;
+    int here = open(".", O_RDONLY | O_DIRECTORY);
+    (void)state;
+    assert_true(here >= 0 && mkdtemp(dir) && chdir(dir) == 0);
+    snprintf(name, sizeof name, "PROBING_TRACE=%s/new//", dir);
+    config_load(&c, name);
+    assert_int_equal(strlen(c.trace), strlen(dir) + 4);
+    assert_int_equal(c.trace_is_dir, 1);
+    config_load(&c, "PROBING_TRACE=a/new");
+    assert_int_equal(strlen(c.trace), strlen(dir) + 6);
+    assert_int_equal(c.trace_is_dir, 0);
+    memset(longest, 'x', sizeof longest);
+    for (size_t n = CONFIG_PATH - strlen(dir) - 4; n < CONFIG_PATH - strlen(dir) + 2; n++) {
+        int fits = strlen(dir) + 1 + n < CONFIG_PATH;
+        snprintf(name, sizeof name, "PROBING_TRACE=%.*s", (int)n, longest);
+        config_load(&c, name);
+        assert_int_equal(strlen(c.trace), fits ? strlen(dir) + 1 + n : strlen("/trace.zst"));
+        assert_int_equal(c.ncomplaints, !fits);
+    }
+    assert_int_equal(rmdir(dir), 0);
+    config_load(&c, "PROBING_TRACE=t.zst");
+    assert_string_equal(c.trace, "/t.zst");
+    assert_int_equal(chdir("/"), 0);
+    config_load(&c, "PROBING_TRACE=t.zst");
+    assert_string_equal(c.trace, "/t.zst");
+    assert_int_equal(fchdir(here), 0);
+    close(here);
+}
+
+/* A variable that is nearly the name of a setting is reported, once; one of somebody else is not. */
+static void misspelt(void **state) {
+    struct agent_config c;
+    (void)state;
+    setenv("PROBING_SAMPLE_RAET", "1", 1);
+    setenv("PROBINGS", "1", 1);
+    config_load(&c, NULL);
+    assert_int_equal(c.ncomplaints, 1);
+    assert_non_null(strstr(c.complaints[0], "PROBING_SAMPLE_RAET"));
+    assert_non_null(strstr(c.complaints[0], "PROBING_SAMPLE_RATE"));
+    unsetenv("PROBING_SAMPLE_RAET");
+    config_load(&c, NULL);
+    assert_int_equal(c.ncomplaints, 0);
+    unsetenv("PROBINGS");
+}
+
 /* Every variable is found, wherever it is, and none that only begins with its name; also a variable at the end of a page. */
 static void any_environment(void **state) {
     char name[32], value[64], buf[64];
@@ -136,11 +185,13 @@ static void changes(void **state) {
     assert_int_equal(told, 1);
     assert_int_equal(settings_set("sample_rate", "7e5", why, sizeof why), -EINVAL);
     assert_non_null(strstr(why, "must be 0 (no samples), 0.001 to 3600 seconds"));
+    why[0] = 0;
     assert_int_equal(settings_set("nonsense", "1", why, sizeof why), -ENOENT);
     assert_non_null(strstr(why, "sample_rate"));
     settings_text(SETTING_sample_rate, text, sizeof text);
     assert_string_equal(text, "0.05");
-    settings_json(all, sizeof all);
+    size_t len = settings_json(all, sizeof all);
+    assert_int_equal(len, strlen(all));
     assert_non_null(strstr(all, "{\"probing.sample_rate\":{\"value\":\"0.05\","));
     assert_int_equal(all[strlen(all) - 1], '}');
     recorded[0] = 0;
@@ -205,6 +256,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_environment_text),
         cmocka_unit_test(words_and_names),
+        cmocka_unit_test(where_to),
+        cmocka_unit_test(misspelt),
         cmocka_unit_test(any_environment),
         cmocka_unit_test(changes),
         cmocka_unit_test(ranks),

@@ -63,6 +63,23 @@ static void put_address(uint8_t enc, uint64_t v, int is_length) {
     }
 }
 
+/* What a CIE says beside its instructions, a letter for each: z, R as in C, P and L as in C++ (what handles its exceptions), and one of the future. */
+static const char *augmentation = "zR";
+
+static void put_augmentation(uint8_t enc) {
+    uint64_t len = image.n;
+    put(0, 1);
+    for (const char *a = augmentation + 1; *a; a++) {
+        if (*a == 'P') { /* encoding and address of a function */
+            put(0x9b, 1);
+            put(0x0c070805, 4);
+        } else { /* L: the encoding of addresses that are not read; it is another than R's */
+            put(*a == 'R' ? enc : *a == 'L' ? 0x2e : 0x7f, 1);
+        }
+    }
+    image.bytes[len] = (uint8_t)(image.n - len - 1);
+}
+
 /* Makes a header and two functions of SIZE bytes, at CODE and at CODE + SIZE. Each pushes rbx in its fifth instruction byte. */
 static void make(uint8_t enc, int wide, int version) {
     uint64_t fde[2];
@@ -72,12 +89,13 @@ static void make(uint8_t enc, int wide, int version) {
     uint64_t cie = open_new(wide);
     put(0, 4);
     put((uint64_t)version, 1);
-    put('z' | 'R' << 8, 3);
+    for (const char *a = augmentation; *a; a++)
+        put((uint64_t)*a, 1);
+    put(0, 1);
     put(1, 1);    /* unit of addresses */
     put(0x78, 1); /* of offsets: -8 */
     put(16, 1);   /* the return address's column */
-    put(1, 1);
-    put(enc, 1);
+    put_augmentation(enc);
     put(0x0c | 7 << 8 | 8 << 16, 3); /* CFA = rsp + 8 */
     put(0x90 | 1 << 8, 2);           /* the return address at CFA - 8 */
     close_entry(cie, wide);
@@ -87,7 +105,9 @@ static void make(uint8_t enc, int wide, int version) {
         put(id - (cie - (wide ? 12 : 4)), 4);
         put_address(enc, CODE + i * SIZE, 0);
         put_address(enc, SIZE, 1);
-        put(0, 1);
+        put(strchr(augmentation, 'L') ? 4 : 0, 1);
+        if (strchr(augmentation, 'L')) /* where the function's handlers are: of no use here */
+            put(0x08, 4);
         put(0x40 | 5, 1);       /* advance 5 */
         put(0x0e | 16 << 8, 2); /* CFA = rsp + 16 */
         put(0x83 | 2 << 8, 2);  /* rbx at CFA - 16 */
@@ -134,6 +154,20 @@ static void every_form_of_an_entry(void **state) {
                 for (uint64_t pc = CODE - 2; pc < CODE + 2 * SIZE + 2; pc++)
                     check(pc);
             }
+}
+
+static void every_augmentation(void **state) {
+    static const char *const all[] = {"zR", "zPLR", "zLR", "zPR", "zRPL", "zRL", "zRx", "zPLRx"};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        augmentation = all[i];
+        for (size_t e = 0; e < sizeof encodings; e++) {
+            make(encodings[e], e & 1, 1);
+            for (uint64_t pc = CODE - 2; pc < CODE + 2 * SIZE + 2; pc++)
+                check(pc);
+        }
+    }
+    augmentation = "zR";
 }
 
 static void cut_off_anywhere(void **state) {
@@ -225,9 +259,89 @@ static void encoded_pointers(void **state) {
     assert_true(!taken(0x43, 0, 4, &status) && status == -ENOTSUP);
 }
 
+/* Expressions for the CFA: those that are known, each byte of them changed, and what follows them in the entry. The PLT's is the linker's rule for a
+ * stub that has pushed a word from its byte `k` on. */
+static void expressions_of_the_cfa(void **state) {
+    static const uint8_t plt[] = {0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x30, 0x2a, 0x33, 0x24, 0x22};
+    static const uint8_t others[][4] = {
+        {0x77, 0x10}, {0x76, 0x70}, {0x76, 0x78, 0x06}, {0x5a, 0}, {0x03, 1}};
+    static const uint8_t lengths[] = {2, 2, 3, 1, 2};
+    struct cfi_cursor c;
+    (void)state;
+    for (unsigned changed = 0; changed <= sizeof plt; changed++)
+        for (unsigned k = 0; k < 32; k++)
+            for (uint64_t pc = CODE; pc < CODE + 16; pc++) {
+                struct row row = {.kind = CFI_END};
+                image.n = 0;
+                image.cut = 64;
+                put(sizeof plt, 1);
+                for (size_t i = 0; i < sizeof plt; i++)
+                    put((uint64_t)((i == 6 ? plt[i] + k : plt[i]) ^ (changed == i ? 0x40 : 0)), 1);
+                cfi_cursor_set(&c, &memory, BASE, BASE + image.n + 8);
+                cfa_expression(&c, pc, &row);
+                assert_int_equal(c.status, 0);
+                assert_int_equal(c.at, BASE + image.n);
+                if (changed < sizeof plt &&
+                    changed > 1) { /* 0 and 1: the register and the offset */
+                    assert_int_equal(row.kind, CFI_NONE);
+                    continue;
+                }
+                if (changed < sizeof plt)
+                    continue;
+                assert_true(row.kind == CFI_OFFSET && row.reg == CFI_RSP && row.only_here);
+                assert_int_equal(row.off, (pc & 15) >= k ? 16 : 8);
+            }
+    for (size_t i = 0; i < sizeof lengths; i++) {
+        static const enum cfi_kind kinds[] = {CFI_OFFSET, CFI_OFFSET, CFI_DEREF, CFI_NONE,
+                                              CFI_NONE};
+        struct row row = {.kind = CFI_END};
+        image.n = 0;
+        put(lengths[i], 1);
+        for (size_t j = 0; j < lengths[i]; j++)
+            put(others[i][j], 1);
+        cfi_cursor_set(&c, &memory, BASE, BASE + image.n + 8);
+        cfa_expression(&c, CODE, &row);
+        assert_int_equal(row.kind, kinds[i]);
+        assert_int_equal(c.at, BASE + image.n); /* the next instruction */
+        if (i < 3) {
+            assert_int_equal(row.reg, i ? CFI_RBP : CFI_RSP);
+            assert_int_equal(row.off, i == 0 ? 16 : i == 1 ? -16 : -8);
+        }
+    }
+}
+
+/* Expressions for where a register was saved: only rbp's as rbp + n is known; all others are passed over as a whole. */
+static void expressions_of_registers(void **state) {
+    static const uint8_t registers[] = {CFI_RBP, CFI_RBX, CFI_RA, 12};
+    struct cfi_cursor c;
+    (void)state;
+    for (size_t i = 0; i < sizeof registers; i++)
+        for (int more = 0; more < 2; more++) {
+            struct row row = {.at = {1, 2, 3, 4}, .rbp_reg_off = 5};
+            image.n = 0;
+            image.cut = 64;
+            put(registers[i], 1);
+            put((uint64_t)(2 + more), 1);
+            put(0x76 | 0x70 << 8 | 0x06 << 16,
+                (size_t)(2 + more)); /* rbp - 16; the last byte: the word there */
+            cfi_cursor_set(&c, &memory, BASE, BASE + image.n + 8);
+            saved_expression(&c, 1, &row);
+            assert_int_equal(c.at, BASE + image.n); /* the next instruction */
+            if (i || !more) {                       /* no compiler writes the other form for rbp */
+                assert_int_equal(row.at[RBP], i == 0 ? CFI_KEPT : 1);
+                assert_int_equal(row.rbp_reg_off, i == 0 ? -16 : 5);
+            }
+            assert_int_equal(row.at[RBX], 2);
+            assert_int_equal(row.at[RA], i == 2 ? ELSEWHERE : 3);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_of_an_entry),
+        cmocka_unit_test(every_augmentation),
+        cmocka_unit_test(expressions_of_the_cfa),
+        cmocka_unit_test(expressions_of_registers),
         cmocka_unit_test(cut_off_anywhere),
         cmocka_unit_test(foreign_forms_are_refused),
         cmocka_unit_test(what_does_not_fit_into_a_word),

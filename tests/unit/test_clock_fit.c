@@ -237,6 +237,38 @@ static void test_what_a_network_does_is_no_jump(void **state) {
     clock_fit_free(&f);
 }
 
+/* Where the clock's zero is tells nothing: a machine that has been up for years fits as one that was just started. Numbers of such size lose half a microsecond. */
+static void test_where_zero_is(void **state) {
+    (void)state;
+    static const struct truth cases[] = {
+        {.offset = 5 * S, .drift = 30e-6, .noise = 20e3, .outliers = 0.05},
+        {.swing = 1e6, .period = 300, .noise = 10e3},
+        {.drift = -25e-6, .jump = {30.5 * S, -12 * S}, .at = {180, 300.25}, .noise = 15e3},
+    };
+    const int64_t origins[] = {INT64_C(-90000000000), INT64_C(100000000000000000)};
+    const size_t numbers[] = {3, 30, 110, 400, 2000};
+    struct clock_point p[MOST], q[MOST];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t m = 0; m < sizeof numbers / sizeof *numbers; m++)
+            for (size_t k = 0; k < 2; k++) {
+                struct clock_fit f, g;
+                size_t n = see(&cases[i], p, numbers[m], 100, 0.25);
+                for (size_t j = 0; j < n; j++)
+                    q[j] = (struct clock_point){p[j].x + origins[k], p[j].d};
+                assert_int_equal(clock_fit(&f, p, n, NULL, 0), 0);
+                assert_int_equal(clock_fit(&g, q, n, NULL, 0), 0);
+                assert_int_equal(f.n, g.n);
+                assert_true(fabs(f.uncertainty - g.uncertainty) < 1);
+                assert_true(fabs(f.residual - g.residual) < 1);
+                for (double s = 0; s < 700; s += 7)
+                    assert_true(fabs(clock_fit_at(&f, (int64_t)(s * S)) -
+                                     clock_fit_at(&g, (int64_t)(s * S) + origins[k])) < 2);
+                clock_fit_free(&f);
+                clock_fit_free(&g);
+            }
+}
+
 static int by_value(const void *x, const void *y) {
     double a = *(const double *)x, b = *(const double *)y;
 
@@ -268,6 +300,7 @@ int main(void) {
         cmocka_unit_test(test_an_oscillator_that_swings),
         cmocka_unit_test(test_jumps),
         cmocka_unit_test(test_what_a_network_does_is_no_jump),
+        cmocka_unit_test(test_where_zero_is),
         cmocka_unit_test(test_median),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,8 +153,31 @@ static void test_one_that_was_called_meanwhile_is_found(void **state UNUSED) {
     }
 }
 
+/* Sends to a peer and receives from it are numbered each on their own, 1, 2, 3 ..., by which both sides' records are paired; with more peers than there are places, the others get no number. */
+static void test_each_pair_has_its_numbers(void **state UNUSED) {
+    static struct comm_group g;
+    enum { PLACES = sizeof g.pair / sizeof *g.pair, PEERS = PLACES / 2 + 20 };
+    uint64_t counts[PEERS][2] = {{0}}, seed = 1;
+    unsigned taken = 0, refused_ones = 0;
+    for (unsigned i = 0; i < 40 * PLACES; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        unsigned peer = (unsigned)(seed >> 33) % PEERS, received = (unsigned)(seed >> 63);
+        uint64_t is = comm_pair_count(&g, (int)peer, received ? 4 : 0),
+                 *was = &counts[peer][received];
+        if (*was || taken < PLACES) {
+            taken += !*was;
+            assert_int_equal(is, ++*was);
+        } else {
+            assert_int_equal(is, 0);
+            refused_ones++;
+        }
+    }
+    assert_true(taken == PLACES && refused_ones > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_pair_has_its_numbers),
         cmocka_unit_test(test_each_thread_finds_an_operation),
         cmocka_unit_test(test_one_that_was_called_meanwhile_is_found),
         cmocka_unit_test(test_nothing_is_found_for_another_name),

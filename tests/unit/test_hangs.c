@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -13,15 +14,16 @@
 
 struct capi py;
 struct triggers trigger_config = {.on = 1u << TRIGGER_hang, .hang = 10, .stall = 3};
-static struct trigger fired;
+static struct trigger fired, written;
 static unsigned hangs, emitted; /* hangs: triggers that were posted */
+static int worker;
 
 int producer_recording(void) {
     return 1;
 }
 
 int role_is_worker(void) {
-    return 0;
+    return worker;
 }
 
 int capi_usable(void) {
@@ -42,7 +44,8 @@ void trigger_post(struct trigger *t, int wait_ms) {
 }
 
 void trigger_emit(struct writer *w, const struct trigger *t) {
-    (void)w, (void)t;
+    (void)w;
+    written = *t;
     emitted++;
 }
 
@@ -115,13 +118,68 @@ static void a_slow_step_is_reported_twice(void **state) {
         now = round_at(now, 0, SYS_MS); /* the next step is not slow yet */
     assert_int_equal(hangs, 1);
     assert_int_equal(emitted, 1);
+    assert_string_equal(written.detail, "took 2000.000 ms, median 10.000 ms");
+}
+
+/* Before anything has begun, only a rank of a distributed job is expected to do something. */
+static void who_is_expected_to_begin(void **state) {
+    (void)state;
+    trigger_config.on = 1u << TRIGGER_hang;
+    for (worker = 0; worker < 2; worker++) {
+        trigger_step_open();
+        hangs = 0;
+        uint64_t opened = trigger_steps.opened, now = opened;
+        while (now <= opened + 10000 * SYS_MS) {
+            now = round_at(now, 0, 250 * SYS_MS);
+            assert_int_equal(hangs, worker && now > opened + 3250 * SYS_MS);
+        }
+    }
+    worker = 0;
+}
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Each step that ends is compared with the median of the 50 before it: slow is what takes three times that, and 5 ms more; from the tenth on. */
+static void slow_is_what_the_median_says(void **state) {
+    enum { STEPS = 400, RANGES = 4 };
+    static const uint64_t most[RANGES] = {3, 40, 1000,
+                                          400000}; /* us; of a few values many are the same */
+    uint64_t d[STEPS], sorted[50], seed = 1;
+    unsigned slow = 0;
+    (void)state;
+    trigger_config.on = 1u << TRIGGER_slow_step;
+    trigger_config.slow_step = 3;
+    for (unsigned range = 0; range < RANGES; range++) {
+        trigger_step_open();
+        uint64_t begin = sys_now();
+        for (size_t i = 0; i < STEPS; i++, begin += d[i - 1]) {
+            size_t n = i < 50 ? i : 50;
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            d[i] = (1 + (seed >> 33) % most[range]) * 1000;
+            if (seed >> 60 == 0)
+                d[i] = d[i] * 4 + (seed >> 59 & 1) * 6000000;
+            memcpy(sorted, d + i - n, n * sizeof *d);
+            qsort(sorted, n, sizeof *sorted, by_value);
+            uint64_t m = n < 10 ? 0 : sorted[n / 2];
+            hangs = 0;
+            fired.step = -1;
+            steps_ended(&(struct step){.number = i, .begin = begin, .end = begin + d[i]});
+            assert_int_equal(hangs, m && d[i] > 3 * m && d[i] > m + 5000000);
+            assert_int_equal(fired.step, hangs ? (int64_t)i : -1);
+            slow += hangs;
+        }
+    }
+    assert_true(slow > 20);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_round_moves_no_hang),
-        cmocka_unit_test(a_stop_is_no_hang),
-        cmocka_unit_test(a_slow_step_is_reported_twice),
+        cmocka_unit_test(a_slow_round_moves_no_hang),    cmocka_unit_test(a_stop_is_no_hang),
+        cmocka_unit_test(a_slow_step_is_reported_twice), cmocka_unit_test(who_is_expected_to_begin),
+        cmocka_unit_test(slow_is_what_the_median_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,22 @@ static void test_groups(void **state) {
                 at[8] == REGEX_NOWHERE);
     assert_int_equal(regex_search(re, "xbc", 3, 2, 0, at), 0);
     regex_free(re);
+    /* Group k is the letter k; those that there is no slot for cannot be asked for. */
+    for (size_t n = 0; n < 26; n++) {
+        char pattern[26 * 3 + 1] = "";
+        for (size_t k = 0; k < n; k++)
+            snprintf(pattern + 3 * k, 4, "(%c)", (int)('a' + k));
+        assert_int_equal(regex_compile(pattern, 0, &re, why), 0);
+        size_t groups = n < REGEX_GROUPS ? n : REGEX_GROUPS - 1;
+        assert_int_equal(regex_groups(re), groups);
+        assert_int_equal(regex_search(re, "abcdefghijklmnopqrstuvwxyz", 26, 0, 0, at), 1);
+        assert_true(at[0] == 0 && at[1] == n);
+        for (size_t k = 1; k < REGEX_GROUPS; k++) {
+            assert_int_equal(at[2 * k], k <= n ? k - 1 : REGEX_NOWHERE);
+            assert_int_equal(at[2 * k + 1], k <= n ? k : REGEX_NOWHERE);
+        }
+        regex_free(re);
+    }
     assert_int_equal(regex_compile("a|ab", 0, &re, why), 0);
     assert_int_equal(regex_search(re, "ab", 2, 0, REGEX_WHOLE, at), 1);
     assert_int_equal(at[1], 2);

@@ -4,6 +4,8 @@
 
 #include "trace_reader.h"
 
+#include "writer/internal.h"
+
 #include "agent/core/meta.c"
 #include "agent/core/rotation.c"
 #include "agent/core/settings.c"
@@ -160,6 +162,40 @@ static void old_ones_go(void **state) {
     assert_non_null(strstr(close_and_read(), "t.3.zst: it ended more than 1 days ago"));
 }
 
+/* What the live file does not take of max_memory, less 4 MiB for everything else, is for the dictionaries: 86 bytes for each entry. */
+static void the_memory_is_divided(void **state) {
+    static const char *const sizes[] = {"16M", "17M", "18M", "24M", "64M", "1T"};
+    unsigned limited = 0;
+    (void)state;
+    close_and_read();
+    rotation_open(&r, "node", -1, trace, 0);
+    for (unsigned large = 1 << 18; large <= 8 << 20; large *= 2) {
+        struct writer_options o = {
+            .trace_path = trace, .run_dir = "/tmp", .nrings = 1, .large_ring = large};
+        unlink(trace);
+        assert_int_equal(writer_open(&w, &o), 0);
+        uint64_t others = writer_live(w)->file_size + (4 << 20);
+        uint32_t most = w->bound; /* that of a new writer: there is no space for more */
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            set(SETTING_max_memory, sizes[i]);
+            uint64_t all = settings_number(SETTING_max_memory);
+            rotation_round(&r, w);
+            if (all <= others) {
+                assert_int_equal(w->bound, 1024); /* or each record would begin an epoch */
+                continue;
+            }
+            uint64_t used = others + w->bound * 86ull;
+            assert_true(w->bound <= most && used <= all);
+            assert_true(w->bound == most || all - used < 86);
+            limited += w->bound < most;
+        }
+        assert_int_equal(w->bound, most);
+        close_and_read();
+    }
+    assert_true(limited > 2);
+    set(SETTING_max_memory, "0");
+}
+
 /* The folder has been renamed: nothing can be created in it. */
 static void where_it_cannot(void **state) {
     char moved[80], command[200];
@@ -170,9 +206,10 @@ static void where_it_cannot(void **state) {
     assert_int_equal(rename(dir, moved), 0);
     assert_int_equal(rotation_round(&r, w), 0);
     assert_int_equal(r.off, 1);
-    fill();
-    assert_int_equal(rotation_round(&r, w), 0); /* and is not tried again */
     assert_int_equal(rename(moved, dir), 0);
+    fill();
+    assert_int_equal(rotation_round(&r, w), 0); /* and is not tried again, though it could */
+    assert_false(there("t.zst.d", 0, 0));
     snprintf(command, sizeof command,
              "the trace goes on in one file: %s.d: No such file or directory", trace);
     assert_string_equal(close_and_read(), command);
@@ -181,8 +218,9 @@ static void where_it_cannot(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(of_the_first_process), TEST(folder_is_gone), TEST(of_another_process),
-        TEST(not_without_a_limit),  TEST(old_ones_go),    TEST(where_it_cannot),
+        TEST(of_the_first_process),  TEST(folder_is_gone), TEST(of_another_process),
+        TEST(not_without_a_limit),   TEST(old_ones_go),    TEST(where_it_cannot),
+        TEST(the_memory_is_divided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent/unwind/rules.h: what was put is found, and nothing else; however many leaf program counters come, return addresses stay. */
+/* agent/unwind/rules.h: what was put is found, and nothing else; however many leaf program counters come, return addresses stay. A rule fits
+ * into a word or is refused; and a table of known keys (agent/base/known.h) forgets the oldest first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -66,10 +67,64 @@ static void test_leaves_take_no_place_of_others(void **state) {
     assert_int_equal(offset_of(&r, 7, 0x4fffff, 0), 0);
 }
 
+static void rules_survive_packing(void **state) {
+    static const int32_t offs[] = {CFI_KEPT, 0, -16, -56, 8, -(1 << 18)};
+    (void)state;
+    for (int kind = CFI_OFFSET; kind <= CFI_END; kind++)
+        for (int32_t cfa = -(1 << 20); cfa < (1 << 20); cfa += 4099)
+            for (size_t i = 0; i < 6; i++) {
+                struct cfi_rule a = {.kind = (enum cfi_kind)kind,
+                                     .reg = CFI_R10,
+                                     .cfa_off = cfa,
+                                     .rbp_off = offs[i],
+                                     .rbx_off = offs[5 - i]};
+                struct cfi_rule b;
+                uint64_t w = cfi_pack(&a);
+                assert_true(w != 0);
+                cfi_unpack(w, &b);
+                assert_memory_equal(&a, &b, sizeof a);
+            }
+    struct cfi_rule wide = {
+        .kind = CFI_OFFSET, .cfa_off = 1 << 21, .rbp_off = CFI_KEPT, .rbx_off = CFI_KEPT};
+    assert_int_equal(cfi_pack(&wide), 0);
+    wide.cfa_off = 0;
+    wide.rbp_off = 4; /* not a multiple of 8 */
+    assert_int_equal(cfi_pack(&wide), 0);
+}
+
+static void known_keys(void **state) {
+    uint64_t k[1024] = {0}, h = 1, found = 0;
+    (void)state;
+    for (int i = 0; i < 400; i++) {
+        h = known_mix(h, (uint64_t)i);
+        assert_false(known_has(k, 1024, h));
+        known_add(k, 1024, h);
+        assert_true(known_has(k, 1024, h));
+    }
+    for (int i = 0, g = 0; i < 400; i++, g++) {
+        h = i ? known_mix(h, (uint64_t)i) : known_mix(1, 0);
+        found += (uint64_t)known_has(k, 1024, h);
+    }
+    assert_true(found > 300); /* the rest gave way to newer ones */
+    memset(k, 0, sizeof k);
+    /* A key has two places: the third key that comes there takes the place of the oldest. */
+    for (uint64_t i = 1; i < 6; i++) {
+        known_add(k, 1024, i << 32 | 5);
+        assert_true(known_has(k, 1024, i << 32 | 5));
+        assert_int_equal(known_has(k, 1024, (i - 1) << 32 | 5), i > 1);
+        assert_false(i > 1 && known_has(k, 1024, (i - 2) << 32 | 5));
+    }
+    known_add(k, 1024, 9ull << 32 | 4); /* the two places are each other's second */
+    assert_true(known_has(k, 1024, 9ull << 32 | 4) &&
+                known_has(k, 1024, 4ull << 32 | 5) + known_has(k, 1024, 5ull << 32 | 5) == 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_spans),
         cmocka_unit_test(test_leaves_take_no_place_of_others),
+        cmocka_unit_test(rules_survive_packing),
+        cmocka_unit_test(known_keys),
     };
     return cmocka_run_group_tests_name("rules", tests, NULL, NULL);
 }

@@ -254,10 +254,30 @@ static void bounded(void **state) {
     unlink(trace);
 }
 
+/* Where there is no trace file, only a live file, there is nothing to be rotated; recording goes on. */
+static void without_a_file(void **state) {
+    struct writer_options o = {.run_dir = dir, .nrings = 2};
+    struct writer *w;
+    (void)state;
+    assert_int_equal(writer_open(&w, &o), 0);
+    struct ring *r = live_ring_get(writer_live(w), 7);
+    put_sample(r, 0);
+    uint64_t was = w->live->trace_bytes;
+    assert_int_equal(writer_next_segment(w, segment_name(1)), -ENOTSUP);
+    assert_int_equal(access(segment_name(1), F_OK), -1);
+    assert_int_equal(writer_live(w)->segment, 0);
+    assert_int_equal(w->live->trace_bytes, was); /* nothing was drained */
+    put_sample(r, 1);
+    assert_int_equal(writer_drain(w, WRITER_FLUSH), 0);
+    assert_int_equal(writer_next_segment(w, segment_name(1)), -ENOTSUP);
+    assert_int_equal(writer_close(w, "exit"), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_stands_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_a_file, setup, teardown),
         cmocka_unit_test_setup_teardown(killed_anywhere, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

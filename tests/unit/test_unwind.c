@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The agent's unwinder compared with glibc's backtrace(), its reads of memory that does not exist, and its tables. The agent is no library:
- * its sources are part of this program.
- */
+/* The agent's unwinder compared with glibc's backtrace(), and its reads of memory that does not exist. The agent is no library: its sources
+ * are part of this program. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -379,32 +377,6 @@ static void a_busy_loader_is_asked_again(void **state) {
     munmap(fresh.view, fresh.view->bytes);
 }
 
-/* A caller's frame lies above and is aligned: otherwise a walk could go on for ever over the same words. */
-static void a_frame_must_lie_above(void **state) {
-    static const struct {
-        int32_t off;
-        int rc;
-    } cases[] = {{0, -EBADMSG}, {-8, -EBADMSG}, {4, -EBADMSG}, {8, 0}, {16, 0}};
-    struct cfi_memory mem = {.read = guard_read, .ctx = &guard, .direct = 1};
-    uint64_t words[8] = {0, 0, 77, 88};
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct cfi_rule rule = {.kind = CFI_OFFSET,
-                                .reg = CFI_RSP,
-                                .cfa_off = cases[i].off,
-                                .rbp_off = CFI_KEPT,
-                                .rbx_off = CFI_KEPT};
-        struct state s = {.pc = 1, .sp = (uint64_t)(uintptr_t)&words[2]}, to;
-        struct unwind_regs regs = {.known = 0};
-        struct stack stack = {.mem = &mem};
-        assert_int_equal(step(&stack, &regs, &rule, &s, &to), cases[i].rc);
-        if (!cases[i].rc) {
-            assert_int_equal(to.pc, words[2 + cases[i].off / 8 - 1]);
-            assert_int_equal(to.sp, s.sp + (uint64_t)cases[i].off);
-        }
-    }
-}
-
 static void unmapped_memory_is_an_error(void **state) {
     static struct pywalk_page kept[32];
     struct pywalk_pages pages = {{memory_read, NULL}, 32, kept};
@@ -455,95 +427,8 @@ static void the_table_of_an_unloaded_library(void **state) {
     }
 }
 
-/* ---- tables ---- */
-
-static void rules_survive_packing(void **state) {
-    static const int32_t offs[] = {CFI_KEPT, 0, -16, -56, 8, -(1 << 18)};
-    (void)state;
-    for (int kind = CFI_OFFSET; kind <= CFI_END; kind++)
-        for (int32_t cfa = -(1 << 20); cfa < (1 << 20); cfa += 4099)
-            for (size_t i = 0; i < 6; i++) {
-                struct cfi_rule a = {.kind = (enum cfi_kind)kind,
-                                     .reg = CFI_R10,
-                                     .cfa_off = cfa,
-                                     .rbp_off = offs[i],
-                                     .rbx_off = offs[5 - i]};
-                struct cfi_rule b;
-                uint64_t w = cfi_pack(&a);
-                assert_true(w != 0);
-                cfi_unpack(w, &b);
-                assert_memory_equal(&a, &b, sizeof a);
-            }
-    struct cfi_rule wide = {
-        .kind = CFI_OFFSET, .cfa_off = 1 << 21, .rbp_off = CFI_KEPT, .rbx_off = CFI_KEPT};
-    assert_int_equal(cfi_pack(&wide), 0);
-    wide.cfa_off = 0;
-    wide.rbp_off = 4; /* not a multiple of 8 */
-    assert_int_equal(cfi_pack(&wide), 0);
-}
-
-static void known_keys(void **state) {
-    uint64_t k[1024] = {0}, h = 1, found = 0;
-    (void)state;
-    for (int i = 0; i < 400; i++) {
-        h = known_mix(h, (uint64_t)i);
-        assert_false(known_has(k, 1024, h));
-        known_add(k, 1024, h);
-        assert_true(known_has(k, 1024, h));
-    }
-    for (int i = 0, g = 0; i < 400; i++, g++) {
-        h = i ? known_mix(h, (uint64_t)i) : known_mix(1, 0);
-        found += (uint64_t)known_has(k, 1024, h);
-    }
-    assert_true(found > 300); /* the rest gave way to newer ones */
-    memset(k, 0, sizeof k);
-    /* A key has two places: the third key that comes there takes the place of the oldest. */
-    for (uint64_t i = 1; i < 6; i++) {
-        known_add(k, 1024, i << 32 | 5);
-        assert_true(known_has(k, 1024, i << 32 | 5));
-        assert_int_equal(known_has(k, 1024, (i - 1) << 32 | 5), i > 1);
-        assert_false(i > 1 && known_has(k, 1024, (i - 2) << 32 | 5));
-    }
-    known_add(k, 1024, 9ull << 32 | 4); /* the two places are each other's second */
-    assert_true(known_has(k, 1024, 9ull << 32 | 4) &&
-                known_has(k, 1024, 4ull << 32 | 5) + known_has(k, 1024, 5ull << 32 | 5) == 1);
-}
-
-/* What the last walk knew of a frame holds while everything that its step depended on is unchanged, and not if that is not known. */
-static void test_a_step_that_still_leads(void **state) {
-    uint64_t words[4] = {0x1111, 0x2222, 0x3333, 0x4444};
-    struct cfi_memory mem = {.read = guard_read, .ctx = &guard};
-    struct stack stack = {.mem = &mem};
-    struct unwind_frame next = {.pc = 0x2222, .sp = (uint64_t)(uintptr_t)&words[2]};
-    struct unwind_regs r = {.bp = 7, .bx = 9, .known = UNWIND_BP | UNWIND_BX};
-    struct unwind_frame f = {.sp = (uint64_t)(uintptr_t)words};
-    (void)state;
-    assert_int_equal(leads(&stack, &r, &f, &next), 1);
-    f.bp_down = USED_OTHER;
-    assert_int_equal(leads(&stack, &r, &f, &next), 0);
-    f.bp_down = USED_BP;
-    assert_int_equal(leads(&stack, &r, &f, &next), 0); /* its base was another */
-    f.base = 7;
-    assert_int_equal(leads(&stack, &r, &f, &next), 1);
-    f.bp_down = USED_BX;
-    assert_int_equal(leads(&stack, &r, &f, &next), 0);
-    f.base = 9;
-    assert_int_equal(leads(&stack, &r, &f, &next), 1);
-    r.known = UNWIND_BP;
-    assert_int_equal(leads(&stack, &r, &f, &next), 0);
-    f = (struct unwind_frame){.sp = (uint64_t)(uintptr_t)&words[3], .base = 0x1111};
-    f.bp_down = 24 | USED_BP; /* saved three words below */
-    assert_int_equal(leads(&stack, &r, &f, &next), 1);
-    words[0]++;
-    assert_int_equal(leads(&stack, &r, &f, &next), 0);
-    words[0]--;
-    words[1]++; /* the return address */
-    assert_int_equal(leads(&stack, &r, &f, &next), 0);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_that_still_leads),
         cmocka_unit_test(same_as_backtrace),
         cmocka_unit_test(through_a_signal_frame),
         cmocka_unit_test(the_last_walk_helps_and_changes_nothing),
@@ -551,11 +436,8 @@ int main(void) {
         cmocka_unit_test(a_sleeping_thread),
         cmocka_unit_test(garbage_ends_the_walk),
         cmocka_unit_test(a_busy_loader_is_asked_again),
-        cmocka_unit_test(a_frame_must_lie_above),
         cmocka_unit_test(unmapped_memory_is_an_error),
         cmocka_unit_test(the_table_of_an_unloaded_library),
-        cmocka_unit_test(rules_survive_packing),
-        cmocka_unit_test(known_keys),
     };
     if (memory_init() || modmap_refresh(&unwinder.map) != 1)
         return 1;
