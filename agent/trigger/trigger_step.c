@@ -27,10 +27,9 @@
 
 static struct {
     uint32_t lock;
-    uint64_t number, last_end;
+    uint64_t opened, number, last_end; /* opened: when the recording began */
     uint64_t ring[LAST], sorted[LAST];
     unsigned n, at;
-    uint64_t opened;     /* when the recording began */
     uint64_t slept, due; /* the service thread's sleep: since, until; due is 0 while it works */
     uint64_t resumed;    /* no time before this counts, see began() */
     uint64_t fired[TRIGGER_KINDS]; /* in_progress() when the kind last fired; -1: never */
