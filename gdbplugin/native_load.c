@@ -191,10 +191,8 @@ static void name_frame(struct inject *in, const struct native_frame *f, struct n
     }
     if (wanted)
         native_name(in->native, f->probe, out);
-    else {
-        out->symbol[0] = 0;
-        out->offset = 0;
-    }
+    else
+        out->offset = out->symbol[0] = 0;
     snprintf(out->module, sizeof out->module, "%s", base);
     if (!out->symbol[0] &&
         f->probe - in->pre.malloc_start < in->pre.malloc_end - in->pre.malloc_start)
@@ -222,10 +220,9 @@ static int choose(struct inject *in, struct stop *s, size_t *carrier) {
     snprintf(in->why, sizeof in->why, "no thread that could make the call");
     for (size_t i = 0; i < s->n; i++) {
         int complete, n = name_stack(in, s, i, &complete), score;
-        const char *why;
         char buf[128];
+        const char *why = safety_stack(in->names, (size_t)n, buf, sizeof buf);
 
-        why = safety_stack(in->names, (size_t)n, buf, sizeof buf);
         if (why) {
             snprintf(in->why, sizeof in->why, "thread %d is %s", s->v[i].tid, why);
             return -EAGAIN;
@@ -235,9 +232,14 @@ static int choose(struct inject *in, struct stop *s, size_t *carrier) {
                      s->n);
             return -EAGAIN;
         }
-        if (s->v[i].signal || safety_carrier(in->names, (size_t)n, complete) ||
-            !has_stack(in, &s->v[i].regs))
+        if (s->v[i].signal || safety_carrier(in->names, (size_t)n, complete))
             continue;
+        if (!has_stack(in, &s->v[i].regs)) {
+            snprintf(in->why, sizeof in->why,
+                     "no thread could call: %d is on a coroutine's stack; use probing-record",
+                     s->v[i].tid);
+            continue;
+        }
         /* Best: asleep in the kernel. Second: in the program's own code. */
         score = blocked(in, &s->v[i].regs) ? 3 : strncmp(in->names[0].module, "libc", 4) ? 2 : 1;
         if (score > best) {

@@ -22,15 +22,16 @@
 #define SLOW_OVER   5000000u    /* minimum time over the median, ns: tiny steps always vary */
 #define HANG_LEAST  1000000000u /* minimum time of a hang, ns */
 #define CHECK_LEAST 10000000u   /* minimum time between two checks, ns */
-#define STOPPED     1000000000u /* slept for longer than this, ns: the process was stopped */
+#define SLEEP_MOST  250000000u  /* the service thread sleeps no longer than this, ns (service.c) */
+#define STOPPED     200000000u  /* woke so much later than it was to, ns: the process was stopped */
 
 static struct {
     uint32_t lock;
-    uint64_t number, last_end;
+    uint64_t opened, number, last_end; /* opened: when the recording began */
     uint64_t ring[LAST], sorted[LAST];
     unsigned n, at;
-    uint64_t opened;         /* when the recording began */
-    uint64_t slept, resumed; /* sleeping since; no time before `resumed` counts, see began() */
+    uint64_t slept, due; /* the service thread's sleep: since, until; due is 0 while it works */
+    uint64_t resumed;    /* no time before this counts, see began() */
     uint64_t fired[TRIGGER_KINDS]; /* in_progress() when the kind last fired; -1: never */
     struct trigger slow;           /* trigger of the step in progress, if slow_open */
     int slow_open;
@@ -75,6 +76,16 @@ static uint64_t began(void) {
     return since && since < steps.resumed ? steps.resumed : since;
 }
 
+/* Takes the time of a stop (SIGSTOP, a debugger) from the step in progress: the whole sleep that overran, as nothing says when in it the stop
+ * began. Either thread may be the first to go on: the service thread, or the one that ends the step. */
+static void discount(uint64_t now) {
+    uint64_t since = began();
+    if (!steps.due || now <= steps.due + STOPPED)
+        return;
+    steps.resumed = since > steps.slept ? now : since ? since + (now - steps.slept) : 0;
+    steps.slept = steps.due = now;
+}
+
 static uint64_t threshold(enum trigger_kind kind) {
     double medians = kind == TRIGGER_hang ? trigger_config.hang : trigger_config.slow_step;
     uint64_t m = median(), t = (uint64_t)((double)m * medians);
@@ -95,10 +106,14 @@ static void describe(struct trigger *t, const char *what, uint64_t ns) {
 
 /* Called on the training thread. */
 static void on_step(const struct step *s) {
-    uint64_t begin = s->begin ? s->begin : steps.last_end, d = s->end > begin ? s->end - begin : 0;
+    uint64_t begin = s->begin ? s->begin : steps.last_end, d;
     if (!producer_recording())
         return;
     sys_lock(&steps.lock);
+    discount(s->end);
+    int stopped = begin < steps.resumed;
+    begin = begin && stopped ? steps.resumed : begin;
+    d = s->end > begin ? s->end - begin : 0;
     if (s->anew) /* forget what was counted: passes are shorter than steps */
         steps.n = steps.at = 0;
     if (steps.slow_open) {
@@ -116,7 +131,7 @@ static void on_step(const struct step *s) {
             trigger_post(t, 0);
         }
     }
-    if (begin)
+    if (begin && !stopped)
         add(d);
     steps.number = s->number;
     steps.last_end = s->end;
@@ -148,7 +163,7 @@ static void check(enum trigger_kind kind, uint64_t taking) {
 
 void trigger_step_open(void) {
     memset(&steps, 0, sizeof steps);
-    steps.opened = steps.slept = sys_now();
+    steps.opened = sys_now();
     steps_alive(0); /* forget the sign of life of an earlier recording */
     steps.fired[TRIGGER_slow_step] = steps.fired[TRIGGER_hang] = -1;
     ended_ready = 0;
@@ -158,10 +173,9 @@ void trigger_step_open(void) {
 void trigger_step_round(struct writer *w, uint64_t now) {
     int ending = capi_loaded() && !capi_usable(); /* no steps are expected then */
     sys_lock(&steps.lock);
+    discount(now);
+    steps.due = 0;
     uint64_t since = began();
-    if (since && now > steps.slept + STOPPED) /* as by a debugger */
-        since = steps.resumed = since + (now - steps.slept);
-    steps.slept = now;
     if (!ending && since && now > since) {
         check(TRIGGER_slow_step, now - since);
         check(TRIGGER_hang, now - since);
@@ -176,12 +190,13 @@ void trigger_step_round(struct writer *w, uint64_t now) {
 uint64_t trigger_step_wait(uint64_t now) {
     uint64_t wait = UINT64_MAX;
     sys_lock(&steps.lock);
-    steps.slept = now; /* what the service thread did until now may have taken long: a slow disk */
     if (median() && steps.last_end && steps.fired[TRIGGER_slow_step] != in_progress() &&
         trigger_is_on(TRIGGER_slow_step)) {
         uint64_t due = began() + threshold(TRIGGER_slow_step);
         wait = due > now + CHECK_LEAST ? due - now : CHECK_LEAST;
     }
+    steps.slept = now; /* what it did until now may have taken long: a slow disk */
+    steps.due = now + (wait < SLEEP_MOST ? wait : SLEEP_MOST);
     sys_unlock(&steps.lock);
     return wait;
 }

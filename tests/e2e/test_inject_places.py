@@ -222,3 +222,16 @@ print("harmed", lib.run())
     assert "loaded by dlopen at a safe point" in probing(process.pid, "inject").stdout
     probing(process.pid, "stop")
     assert finish(process)[:2] == (0, "harmed 0")
+
+
+@pytest.mark.pythons(count=1)
+def test_no_thread_on_its_own_stack(probing, program, python, target):
+    """The refusal names the reason and what to do instead, and the program goes on."""
+    program("coroutine.so", COROUTINE, "-shared", "-fPIC")
+    process = target(python, HEAD + """
+import ctypes
+ctypes.CDLL("./coroutine.so").run()
+""")
+    wait_until(lambda: "waits" in probing(process.pid, "backtrace").stdout)
+    refused(probing(process.pid, "inject", check=None), "no thread could call: %d is on a coroutine's stack; use probing-record" % process.pid)
+    assert process.poll() is None and "waits" in probing(process.pid, "backtrace").stdout

@@ -528,6 +528,41 @@ def test_a_process_that_was_stopped_does_not_hang(record, convert, sql, build):
     assert sql(convert(done.trace), hangs)[0][0] == 0 or float(done.stdout.split()[-1]) > 6
 
 
+# Nothing but three stops delays a step, each of them shorter than a hang takes, all of them together longer.
+STOPPED_IN_A_STEP = """
+import os, signal, time
+import probing
+def service_thread_sleeps(parent):
+    folder = "/proc/%d/task" % parent
+    tid, = [t for t in os.listdir(folder) if open("%s/%s/comm" % (folder, t)).read() == "probing-svc\\n"]
+    return "State:\\tS" in open("%s/%s/status" % (folder, tid)).read()
+while not probing.is_recording(): time.sleep(0.01)
+for i in range(20):
+    time.sleep(0.02)
+    probing.step()
+before, child = time.monotonic(), os.fork()
+if not child:
+    for i in range(3):
+        time.sleep(0.05)
+        while not service_thread_sleeps(os.getppid()): time.sleep(0.001)
+        os.kill(os.getppid(), signal.SIGSTOP)
+        time.sleep(0.7)
+        os.kill(os.getppid(), signal.SIGCONT)
+    os._exit(0)
+os.waitpid(child, 0)
+probing.step()
+print(time.monotonic() - before)
+"""
+
+
+def test_short_stops_are_no_hang(record, convert, sql, build):
+    """What a step is judged by is the time in which the process could run."""
+    done = record(STOPPED_IN_A_STEP, env=dict(os.environ, PYTHONPATH=str(build.share / "python")))
+    found = sql(convert(done.trace), "SELECT kind, step, detail FROM triggers WHERE kind = 'hang'")
+    # on a machine so busy that the step itself takes as long as a hang, it may be one
+    assert not found or float(done.stdout) > 3.1, found
+
+
 SHORT_STEPS = """
 import time
 import probing

@@ -49,11 +49,11 @@ void trigger_emit(struct writer *w, const struct trigger *t) {
     emitted++;
 }
 
-/* A round of the service thread that takes `work`, and its sleep. Returns the time of the next round. */
+/* A round of the service thread that takes `work`, and its sleep, which the trigger may shorten. Returns the time of the next round. */
 static uint64_t round_at(uint64_t now, uint64_t work, uint64_t sleep) {
     trigger_step_round(NULL, now);
-    trigger_step_wait(now + work);
-    return now + work + sleep;
+    uint64_t wait = trigger_step_wait(now + work);
+    return now + work + (sleep < wait ? sleep : wait);
 }
 
 /* Returns how long after the last sign of life a hang is found, ns, when each round takes `work` and each sleep `sleep`. */
@@ -95,6 +95,26 @@ static void a_stop_is_no_hang(void **state) {
     }
     round_at(now, 0, 250 * SYS_MS); /* since it goes on, it has hung */
     assert_int_equal(hangs, 1);
+}
+
+/* A step that is stopped again and again, each time for less than a hang takes. It is not slow either, also where the thread that ends it goes on
+ * before the service thread does. */
+static void short_stops_are_no_hang(void **state) {
+    (void)state;
+    trigger_config.on = 1u << TRIGGER_hang | 1u << TRIGGER_slow_step;
+    trigger_config.slow_step = 3;
+    trigger_step_open();
+    uint64_t begin = sys_now();
+    for (unsigned i = 0; i < 20; i++, begin += 100 * SYS_MS)
+        steps_ended(&(struct step){.number = i, .begin = begin, .end = begin + 100 * SYS_MS});
+    hangs = 0;
+    uint64_t now = begin;
+    for (int i = 0; i < 6; i++, now += 700 * SYS_MS)
+        round_at(now, 0, 0);
+    steps_ended(&(struct step){.number = 20, .begin = begin, .end = now});
+    round_at(now, 0, 0);
+    assert_int_equal(hangs, 0);
+    trigger_config.on = 1u << TRIGGER_hang;
 }
 
 /* While it lasts, and once more when it ends, however many rounds of the service thread follow. */
@@ -177,8 +197,11 @@ static void slow_is_what_the_median_says(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_round_moves_no_hang),    cmocka_unit_test(a_stop_is_no_hang),
-        cmocka_unit_test(a_slow_step_is_reported_twice), cmocka_unit_test(who_is_expected_to_begin),
+        cmocka_unit_test(a_slow_round_moves_no_hang),
+        cmocka_unit_test(a_stop_is_no_hang),
+        cmocka_unit_test(short_stops_are_no_hang),
+        cmocka_unit_test(a_slow_step_is_reported_twice),
+        cmocka_unit_test(who_is_expected_to_begin),
         cmocka_unit_test(slow_is_what_the_median_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
