@@ -217,6 +217,21 @@ def test_what_is_at_work_does_not_hang(build, run, tmp_path, change):
     assert "nothing hangs" in ask(build, run, "hang", edited(db, tmp_path, change), code=1)[0]
 
 
+ENDS_WITHOUT_A_SAMPLE = """CREATE TEMP TABLE y AS SELECT id FROM trace_file ORDER BY end_ts DESC LIMIT 1; DELETE FROM sample WHERE id >> 40 = (SELECT id FROM y);
+UPDATE trace_file SET end_ts = (SELECT max(end_ts) + 1000000 FROM trace_file WHERE id <> y.id) FROM y WHERE y.id = trace_file.id;"""
+
+
+def test_what_stands_still_in_a_file_that_has_just_begun(build, run, tmp_path):
+    """The recording goes on in another file some three seconds after the start, in which the process, which is killed, then stands for a second only; or so shortly that no sample is there."""
+    program, db = tmp_path / "sleeps.py", tmp_path / "t.db"
+    program.write_text("import os, threading, time\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\ntime.sleep(4.5)\nos.kill(os.getpid(), 9)\n")
+    run([build.tool("probing-record"), "-q", "--set", "retention_days=0.0003", "-o", str(tmp_path / "t") + "/", sys.executable, program], check=None)
+    run([build.tool("probing-convert"), "-q", tmp_path / "t", db])
+    for changed in (db, edited(db, tmp_path, ENDS_WITHOUT_A_SAMPLE)):
+        said = ask(build, run, "hang", changed)[0]
+        assert re.match(r"no call .* is incomplete, but process \d+ has done nothing since [2-5]\.\d s before its end .*: MainThread in <module> \(sleeps.py:3\); .* in Condition.wait ", said), said
+
+
 def test_ranks_that_wait_in_another_file(build, run, simulated_job, tmp_path):
     """All ranks wait in init_process_group. Those whose recording went on in another file meanwhile were also named as not being in it."""
     db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, "UPDATE frame SET name = 'init_process_group', file = 'distributed_c10d.py' WHERE name = '<module>'")

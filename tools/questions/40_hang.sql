@@ -103,53 +103,58 @@ SELECT t.id, t.process, t.run, t.rank, t.pid, t.ppid, t.host, t.role, t.first_id
   SELECT process, min(ts) AS ts FROM event WHERE kind = 'term' OR kind = 'exception' AND detail LIKE 'KeyboardInterrupt%' GROUP BY process) e ON e.process = t.process
 JOIN (SELECT run, max(rank IS NOT NULL) AS ranks FROM file GROUP BY run) l ON l.run IS t.run AND l.ranks = (t.rank IS NOT NULL)
 WHERE t.nth = 1 AND (t.end_reason IS NULL OR t.end_reason NOT IN ('exit', '_exit', 'exec') OR e.ts NOT NULL) AND NOT EXISTS (SELECT 1 FROM joining);
+CREATE TEMP TABLE near AS -- each process's files that reach into its last three seconds: the last one may have just begun; lately: the last 400 samples there
+SELECT a.id AS trace, a.until, f.id AS file, f.nth, f.first_id, f.last_id, f.main, coalesce((SELECT x.id FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.count AND x.ts <= a.until ORDER BY x.id DESC LIMIT 1 OFFSET 399), f.first_id) AS lately
+FROM alive a CROSS JOIN file f ON f.process = a.process AND (f.nth = 1 OR f.end_ts > a.until - 3000000000);
+CREATE INDEX temp.near_trace ON near(trace, nth);
 CREATE TEMP VIEW place AS -- where a stack is, as in view whereabouts
 SELECT id AS stack, (SELECT e.text FROM stack_text e WHERE e.stack = stack.id ORDER BY e.depth LIMIT 1) AS inner,
   (SELECT e.text FROM stack_text e WHERE e.stack = stack.id AND e.is_user ORDER BY e.depth LIMIT 1) AS user FROM stack;
 CREATE TEMP TABLE stood AS -- where the main thread was at last
-SELECT a.*, s.id AS sample, s.stack, p.inner FROM alive a CROSS JOIN sample s ON s.id = (
-  SELECT x.id FROM sample x WHERE x.id BETWEEN a.first_id AND a.last_id AND x.thread = a.main AND x.count AND x.ts <= a.until ORDER BY x.id DESC LIMIT 1)
+SELECT a.*, s.id AS sample, s.stack, p.inner FROM alive a CROSS JOIN sample s ON s.id = (SELECT id FROM (
+  SELECT (SELECT x.id FROM sample x WHERE x.id BETWEEN n.lately AND n.last_id AND x.thread = n.main AND x.count AND x.ts <= n.until ORDER BY x.id DESC LIMIT 1) AS id, nth FROM near n WHERE n.trace = a.id)
+  WHERE id NOT NULL ORDER BY nth LIMIT 1)
 JOIN thread h ON h.id = s.id - s.id % (1 << 40) + s.thread AND coalesce(h.end_ts, a.until) >= a.until CROSS JOIN place p ON p.stack = s.stack AND p.inner NOT NULL WHERE s.ts > a.until - 3000000000;
 CREATE TEMP TABLE stayed AS -- of each of its files, the last sample at another line: it is read backwards to there
 WITH RECURSIVE back(trace, nth, first_id, last_id, main, inner, id, stack, inside) AS (
-  SELECT s.id, f.nth, f.first_id, f.last_id, f.main, s.inner, iif(f.nth = 1, s.sample, f.last_id + 1), s.stack, 1 FROM stood s CROSS JOIN file f ON f.process = s.process
+  SELECT s.id, f.nth, f.first_id, f.last_id, f.main, s.inner, iif(s.sample BETWEEN f.first_id AND f.last_id, s.sample, f.last_id + 1), s.stack, 1 FROM stood s CROSS JOIN file f ON f.process = s.process
   UNION ALL SELECT b.trace, b.nth, b.first_id, b.last_id, b.main, b.inner, x.id, x.stack, b.inner IS (SELECT p.inner FROM place p WHERE p.stack = x.stack)
   FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.first_id AND b.id - 1 AND s.thread = b.main AND s.count AND s.stack IS NOT b.stack ORDER BY s.id DESC LIMIT 1)
   WHERE b.inside)
 SELECT trace, nth, first_id, last_id, main, max(iif(inside, NULL, id)) AS elsewhere FROM back GROUP BY trace, nth;
 CREATE INDEX temp.stayed_trace ON stayed(trace);
+CREATE TEMP TABLE here AS -- of each process, the files since then: the last one that was elsewhere, and the later ones
+SELECT d.*, coalesce(d.elsewhere + 1, d.first_id) AS moved FROM stayed d WHERE d.nth <= coalesce((SELECT min(o.nth) FROM stayed o WHERE o.trace = d.trace AND o.elsewhere NOT NULL), d.nth);
+CREATE INDEX temp.here_trace ON here(trace);
 CREATE TEMP TABLE standing AS -- whose main thread came to its last line more than two seconds before the end; is_seen: that it came there was recorded
 SELECT * FROM (
-  SELECT s.*, (SELECT d.elsewhere FROM stayed d WHERE d.trace = s.id AND d.nth = 1) AS moved, EXISTS (SELECT 1 FROM stayed d WHERE d.trace = s.id AND d.elsewhere NOT NULL) AS is_seen,
-    (SELECT min(x.ts) FROM stayed d CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y WHERE y.id BETWEEN coalesce(d.elsewhere + 1, d.first_id) AND d.last_id AND y.thread = d.main AND y.count
-        ORDER BY y.id LIMIT 1)
-      WHERE d.trace = s.id AND d.nth <= coalesce((SELECT min(o.nth) FROM stayed o WHERE o.trace = s.id AND o.elsewhere NOT NULL), d.nth)) AS came
+  SELECT s.*, EXISTS (SELECT 1 FROM here d WHERE d.trace = s.id AND d.elsewhere NOT NULL) AS is_seen,
+    (SELECT min(x.ts) FROM here d CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y WHERE y.id BETWEEN d.moved AND d.last_id AND y.thread = d.main AND y.count ORDER BY y.id LIMIT 1) WHERE d.trace = s.id) AS came
   FROM stood s) WHERE until - came > 2000000000;
 CREATE TEMP TABLE idle AS -- in the process's last samples, the main thread stands for two seconds, wakes up less often than every two, and uses less than 1 ms of CPU a second; the process less than
 -- 50 ms. Before these samples, its CPU time tells when it was last at work.
-WITH late AS MATERIALIZED (SELECT s.*, coalesce((SELECT x.id FROM sample x WHERE x.id BETWEEN s.first_id AND s.last_id AND x.count AND x.ts <= s.until ORDER BY x.id DESC LIMIT 1 OFFSET 399), s.first_id) AS lately
-    FROM standing s),
-  seen AS MATERIALIZED (SELECT l.*, x.id AS first, x.ts AS since FROM late l CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y WHERE y.id BETWEEN max(l.lately, coalesce(l.moved + 1, 0)) AND l.sample
-    AND y.thread = l.main AND y.count ORDER BY y.id LIMIT 1) WHERE l.until - x.ts > 2000000000),
-  used AS MATERIALIZED (SELECT s.*, (SELECT coalesce(sum(x.cpu_us), 0) FROM sample x WHERE x.id BETWEEN s.first + 1 AND s.sample AND x.thread = s.main AND x.count) AS cpu_us,
-    (SELECT count(*) FROM sample x WHERE x.id BETWEEN s.first + 1 AND s.sample AND x.thread = s.main AND x.count AND x.cpu_us) AS woken,
-    (SELECT coalesce(sum(x.cpu_us), 0) FROM sample x WHERE x.id BETWEEN s.lately AND s.last_id AND x.ts > s.since AND x.ts <= s.until AND x.count) AS all_us,
-    (SELECT coalesce(max(c.user_us + c.system_us) - min(c.user_us + c.system_us), 0) FROM cpu c WHERE c.id BETWEEN s.first_id AND s.last_id AND c.ts BETWEEN s.since AND s.until) AS process_us FROM seen s),
-  worked AS MATERIALIZED (SELECT u.*, (SELECT max(k.ts) FROM (SELECT c.ts, c.ts - lag(c.ts) OVER (ORDER BY c.ts) AS ns, c.user_us + c.system_us - lag(c.user_us + c.system_us) OVER (ORDER BY c.ts) AS us
+WITH seen AS MATERIALIZED (SELECT s.*, (SELECT min(x.ts) FROM near n JOIN here d ON d.trace = n.trace AND d.nth = n.nth CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y
+      WHERE y.id BETWEEN max(n.lately, d.moved) AND n.last_id AND y.thread = n.main AND y.count ORDER BY y.id LIMIT 1) WHERE n.trace = s.id) AS since FROM standing s),
+  used AS MATERIALIZED (SELECT s.*, coalesce(sum(x.cpu_us) FILTER (WHERE x.thread = n.main), 0) AS cpu_us, count(*) FILTER (WHERE x.thread = n.main AND x.cpu_us) AS woken, coalesce(sum(x.cpu_us), 0) AS all_us
+    FROM seen s CROSS JOIN near n ON n.trace = s.id LEFT JOIN sample x ON x.id BETWEEN n.lately AND n.last_id AND x.count AND x.ts > s.since AND x.ts <= s.until WHERE s.until - s.since > 2000000000 GROUP BY s.id),
+  worked AS MATERIALIZED (SELECT u.*, (SELECT coalesce(max(c.user_us + c.system_us) - min(c.user_us + c.system_us), 0) FROM near n CROSS JOIN cpu c ON c.id BETWEEN n.first_id AND n.last_id
+      WHERE n.trace = u.id AND c.ts BETWEEN u.since AND u.until) AS process_us,
+    (SELECT max(k.ts) FROM (SELECT c.ts, c.ts - lag(c.ts) OVER (ORDER BY c.ts) AS ns, c.user_us + c.system_us - lag(c.user_us + c.system_us) OVER (ORDER BY c.ts) AS us
       FROM file f CROSS JOIN cpu c ON c.id BETWEEN f.first_id AND f.last_id WHERE f.process = u.process AND c.ts BETWEEN u.came AND u.since) k WHERE k.us >= 50 * k.ns / 1000000) AS at
-    FROM used u WHERE max(all_us, process_us) < 50 * (until - since) / 1000000 AND woken * 2000000000 <= until - since AND cpu_us < (until - since) / 1000000)
-SELECT *, max(came, coalesce(at, 0)) AS still_since, (until - max(came, coalesce(at, 0))) / 1e9 AS waited, is_seen OR at NOT NULL AS is_known FROM worked;
+    FROM used u WHERE all_us < 50 * (until - since) / 1000000 AND woken * 2000000000 <= until - since AND cpu_us < (until - since) / 1000000)
+SELECT *, max(came, coalesce(at, 0)) AS still_since, (until - max(came, coalesce(at, 0))) / 1e9 AS waited, is_seen OR at NOT NULL AS is_known FROM worked WHERE process_us < 50 * (until - since) / 1000000;
 CREATE TEMP TABLE last AS -- where their threads are at the end
-SELECT l.*, h.tid, coalesce(h.name, 'thread ' || h.tid) AS name, p.inner, p.inner || iif(p.user <> p.inner, ', called by ' || p.user, '') AS does FROM (
-  SELECT i.id AS trace, i.lately, i.until, x.thread, max(x.id) AS id, x.stack FROM idle i CROSS JOIN sample x ON x.id BETWEEN i.lately AND i.last_id AND x.count AND x.ts <= i.until AND x.ts > i.until - 3000000000
-  GROUP BY i.id, x.thread) l JOIN thread h ON h.id = l.trace << 40 | l.thread AND coalesce(h.end_ts, l.until) >= l.until CROSS JOIN place p ON p.stack = l.stack WHERE p.inner NOT NULL;
+SELECT l.*, coalesce(l.named, 'thread ' || l.tid) AS name, p.inner, p.inner || iif(p.user <> p.inner, ', called by ' || p.user, '') AS does FROM (
+  SELECT i.id AS trace, n.lately, i.until, x.thread, max(x.ts), x.id, x.stack, h.tid, h.name AS named FROM idle i CROSS JOIN near n ON n.trace = i.id
+  CROSS JOIN sample x ON x.id BETWEEN n.lately AND n.last_id AND x.count AND x.ts <= i.until AND x.ts > i.until - 3000000000 JOIN thread h ON h.id = n.file << 40 | x.thread
+  WHERE NOT EXISTS (SELECT 1 FROM near o JOIN thread e ON e.trace = o.file AND e.tid = h.tid WHERE o.trace = i.id AND e.end_ts < i.until) GROUP BY i.id, h.tid) l CROSS JOIN place p ON p.stack = l.stack WHERE p.inner NOT NULL;
 CREATE TEMP TABLE stands AS -- and in the order in which they came there, as far as these samples tell
-WITH RECURSIVE back(trace, thread, lately, inner, id, stack, inside) AS (
-  SELECT trace, thread, lately, inner, id, stack, 1 FROM last
-  UNION ALL SELECT b.trace, b.thread, b.lately, b.inner, x.id, x.stack, b.inner IS (SELECT p.inner FROM place p WHERE p.stack = x.stack)
+WITH RECURSIVE back(trace, tid, thread, lately, inner, id, stack, inside) AS (
+  SELECT trace, tid, thread, lately, inner, id, stack, 1 FROM last
+  UNION ALL SELECT b.trace, b.tid, b.thread, b.lately, b.inner, x.id, x.stack, b.inner IS (SELECT p.inner FROM place p WHERE p.stack = x.stack)
   FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.lately AND b.id - 1 AND s.thread = b.thread AND s.count AND s.stack IS NOT b.stack ORDER BY s.id DESC LIMIT 1)
   WHERE b.inside)
-SELECT l.*, max(iif(b.inside, NULL, b.id)) AS moved FROM last l JOIN back b ON b.trace = l.trace AND b.thread = l.thread GROUP BY l.trace, l.thread;
+SELECT l.*, max(iif(b.inside, NULL, b.id)) AS moved FROM last l JOIN back b ON b.trace = l.trace AND b.tid = l.tid GROUP BY l.trace, l.tid;
 CREATE INDEX temp.stands_trace ON stands(trace);
 CREATE TEMP TABLE still AS -- and it does not wait for a process of its own that works
 SELECT i.*, (SELECT group_concat(iif(n > 5, 'and ' || more || ' threads more', name || ' in ' || does), '; ') FROM (
