@@ -148,6 +148,20 @@ def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script,
         assert answer.startswith("all_reduce number %d of group" % sql(db, "SELECT min(seq) FROM comm WHERE flags & 8")[0][0]), answer
 
 
+def test_what_a_process_that_lives_has_not_written_down_yet(build, run, simulated_job, tmp_path):
+    """A call is over in all other ranks of a job that is at work, and the rank's own recording ends just before it: it will be there a second later, so nothing hangs (and nothing failed)."""
+    program = subprocess.Popen([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-uc", "import os, time\nprint(os.getpid())\ntime.sleep(600)"],
+                               stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as f:
+            lives = "UPDATE trace_file SET end_reason = NULL, finish_ts = NULL, boot_id = '%s', pid = %d, end_ts = end_ts - (rank = 3) * 3950000000;" % (f.read().strip(), int(program.stdout.readline()))
+        for flags, said in ((0, "nothing hangs"), (8, "rank 3 never came, and the call failed in 7 of 8"), (1, "rank 3 never came, 7 of 8 wait")):
+            db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, ALL_KILLED + (FAILS % (flags, OTHERS) if flags != 1 else "") + lives + MADE_ANEW)
+            assert said in ask(build, run, "hang", db, code=int(flags == 0))[0]
+    finally:
+        kill_group(program)
+
+
 # Programs whose threads wait for each other for ever: two locks taken in opposite order; and a lock that another thread held at a fork.
 LOCKS = """import threading
 a, b, both = threading.Lock(), threading.Lock(), threading.Barrier(2)

@@ -4,7 +4,9 @@
 CREATE TEMP TABLE hung AS -- what view hangs says; whose recording has no end and stops is looked at, as far as this machine can: it may lag behind, or be stopped and have no more to say
 SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
   CASE iif(h.state IN ('silent', 'dead', 'never came') AND t.end_reason IS NULL, is_running(t.boot_id, t.pid), 0) WHEN 2 THEN 'is stopped' WHEN 1 THEN 'never came' ELSE replace(h.state, 'silent', 'dead') END AS state
-FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id;
+FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id
+WHERE NOT (h.state = 'silent' AND is_running(t.boot_id, t.pid) = 1 AND ( -- a call that is over in the others, and failed in none, is written down later in a process that lives
+  SELECT count(*) AND NOT max(c.flags & 13) FROM comm c WHERE c.ts BETWEEN CAST(h.since * 1e9 AS INTEGER) - 2000 AND CAST((h.since + h.waited) * 1e9 AS INTEGER) + 2000 AND +c.seq = h.seq AND +c.op = h.op AND c.op NOT IN ('send', 'recv')));
 CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes; in_circle: it is waited for who waits in it, too (others wait for a circle, and are none)
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
   ranges(rank) AS who, max(level IS NULL AND EXISTS (SELECT value FROM json_each('[' || waiters || ']') INTERSECT SELECT rank FROM hung WHERE level IS NULL)) AS in_circle, json_group_array(rank) AS ids, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
