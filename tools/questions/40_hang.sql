@@ -41,16 +41,21 @@ SELECT group_concat(said, '; ') AS said FROM (
   FROM late p CROSS JOIN late c ON c.ppid = p.pid AND c.role IS NOT 'dataloader' CROSS JOIN files f ON f.process = c.process JOIN whereabouts v ON v.trace_id = f.id
   WHERE EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = p.stack AND k.depth < 3 AND r.type = 1 AND (r.name GLOB '*wait4' OR r.name GLOB '*waitpid' OR r.name GLOB '*waitid'))
   ORDER BY 1 LIMIT 3);
-CREATE TEMP TABLE locked AS -- if its main thread waits for a lock: which of its threads wait for one, too (not in the standard library, where a thread waits for work so)
+CREATE TEMP TABLE locked AS -- if its main thread waits for a lock: which of its threads wait for one, too (not in the standard library, where a thread waits for work so); if it waits for the end of a thread, or for its result: where those are that run the user's code
 WITH file AS MATERIALIZED (SELECT o.* FROM (SELECT one_trace AS id FROM (SELECT * FROM waits LIMIT 1) WHERE state = 'never came') w JOIN trace_file o ON o.id = w.id),
-  last AS MATERIALIZED (SELECT h.tid = f.pid AS is_main, coalesce(h.name, 'thread ' || h.tid) AS name, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner,
-      (SELECT z.file LIKE '%/lib/python_.%' AND z.file NOT LIKE '%-packages/%' FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0 ORDER BY y.depth LIMIT 1) AS is_library
+  ends AS MATERIALIZED (SELECT h.tid = f.pid AS is_main, coalesce(h.name, 'thread ' || h.tid) AS name, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner,
+      (SELECT z.file LIKE '%/lib/python_.%' AND z.file NOT LIKE '%-packages/%' FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0 ORDER BY y.depth LIMIT 1) AS is_library,
+      s.stack, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
     FROM file f JOIN thread h ON h.trace = f.id AND coalesce(h.end_ts, f.end_ts) >= f.end_ts CROSS JOIN sample s ON s.id = (SELECT x.id FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.stack NOT NULL
-      AND x.thread = h.id - f.first_id ORDER BY x.id DESC LIMIT 1)
+      AND x.thread = h.id - f.first_id ORDER BY x.id DESC LIMIT 1)),
+  last AS MATERIALIZED (SELECT * FROM ends s
     WHERE EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = s.stack AND k.depth < 8 AND r.type = 1 AND (r.name GLOB '*PyThread_acquire_lock*' OR r.name GLOB '*PyMutex_Lock*')
       AND k.depth < (SELECT min(y.depth) FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0)))
 SELECT group_concat(said, '; ') AS said FROM (SELECT printf('its thread %s waits for a lock, too, in %s', name, inner) AS said FROM last
-  WHERE NOT is_main AND NOT is_library AND EXISTS (SELECT 1 FROM last WHERE is_main AND NOT is_library) ORDER BY name LIMIT 3);
+  WHERE NOT is_main AND NOT is_library AND EXISTS (SELECT 1 FROM last WHERE is_main AND NOT is_library) ORDER BY name LIMIT 3)
+UNION ALL SELECT 'it waits for a thread of its own: ' || group_concat(name || ' in ' || inner || iif(user <> inner, ', called by ' || user, ''), '; ') FROM (SELECT * FROM ends
+  WHERE NOT is_main AND user NOT NULL AND EXISTS (SELECT 1 FROM ends m WHERE m.is_main AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = m.stack AND (e.text LIKE '%join (threading.py:%' OR e.text LIKE '%result (_base.py:%')))
+    AND NOT EXISTS (SELECT 1 FROM last l WHERE l.is_main AND NOT l.is_library) ORDER BY name LIMIT 3) HAVING count(*);
 CREATE TEMP TABLE ended AS -- when the rank that is named ended (an exception's time: an interpreter that ends takes its time), and how: what it recorded in its last minute
 SELECT strftime('%H:%M:%f', coalesce((SELECT min(e.ts) / 1e9 FROM event e WHERE e.process = t.process AND e.kind = 'exception' AND e.tid = t.pid), t."end"), 'unixepoch') AS at, coalesce((SELECT rtrim(g.kind || ' ' || coalesce(g.detail, '')) FROM trace_file f CROSS JOIN triggers g ON g.trace_id = f.id
     WHERE (f.id = t.id OR f.program = t.process) AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
@@ -184,7 +189,7 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
     ELSE printf(', %d of %d%s wait since %.1f s before the end (%s)', waiting, size, iif(in_circle AND waiting < 9, printf(' (rank%s %s)', iif(waiting > 1, 's', ''), waiters), ''), waited, strftime('%H:%M:%f', since, 'unixepoch')) END
   || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped', 'cut off', 'late') AND does <> '?'
-    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') || coalesce('; ' || (SELECT said FROM locked), '') ELSE '' END
+    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') || coalesce('; ' || (SELECT group_concat(said, '; ') FROM locked), '') ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
   || coalesce((SELECT iif(count(*) = 1, '; one more collective or message waits', printf('; %d more collectives and messages of %d group%s wait', count(*), count(DISTINCT "group"),
     iif(count(DISTINCT "group") > 1, 's', ''))) || ' for that' FROM waits w WHERE w.level > 0 HAVING count(*)), '')
