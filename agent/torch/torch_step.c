@@ -109,10 +109,10 @@ static void ended(struct torch_thread *l, enum torch_source source, uint64_t end
     s.begin = end;
     s.called = s.passed = s.anew = s.amid = 0;
     s.fresh = 1;
-    s.credit += s.rate;
-    s.deep = s.credit >= MILLION;
+    s.deep = (s.credit += s.rate) >= MILLION;
     s.credit -= s.deep ? MILLION : 0;
     steps_ended(&done);
+    torch_thread_show(l); /* nothing may follow for long */
 }
 
 /* Called when steps are first counted otherwise than by the root's calls: unless these trained by hand, they were evaluation, or the first step's passes. */

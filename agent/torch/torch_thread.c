@@ -38,21 +38,30 @@ static int both(uint64_t *ns, uint64_t *tsc) {
     return 0;
 }
 
+static void end_batch(struct torch_thread *l) {
+    if (l->fields) {
+        ring_trim(l->ring, l->fields, (size_t)(l->at - l->base));
+        ring_commit(l->fields);
+        if (ring_used(l->ring) > l->ring->size / 4)
+            agent_wake(); /* a loop of tiny modules fills the ring in some ten ms */
+    }
+    l->fields = NULL;
+    l->at = l->end = l->base = NULL;
+}
+
 /* Leaves the ring, which is drained and then free for another thread. */
 static void leave_ring(struct torch_thread *l) {
-    if (l->ring && l->fields)
-        ring_commit(l->fields);
-    if (l->ring)
+    if (l->ring) {
+        end_batch(l);
         live_ring_leave(l->ring);
+    }
     l->ring = NULL;
-    l->fields = NULL;
 }
 
 static void thread_ends(void *arg) {
     struct torch_thread *l = arg;
     if (quiesce_enter_own(&l->busy, &agent_word.torch) == l->generation && l->generation) {
         leave_ring(l);
-        l->at = l->end = NULL;
         l->generation = 0;
     } /* else only torch_threads_close() may touch it */
     torch_thread_mine = NULL;
@@ -148,6 +157,16 @@ static uint8_t *put_open(uint8_t *p, const struct torch_thread_open *o, uint64_t
     return varint_put(p, o->tid);
 }
 
+void torch_thread_show(struct torch_thread *l) {
+    if (!l || l->last - l->shown < TORCH_OLD_NS)
+        return;
+    if (quiesce_enter_own(&l->busy, &agent_word.torch) == l->generation) {
+        l->shown = l->last;
+        end_batch(l);
+    }
+    quiesce_leave_own(&l->busy);
+}
+
 int torch_thread_roll(struct torch_thread *l, uint64_t *now) {
     size_t size = TORCH_BATCH + l->depth * TORCH_EVENT;
     uint8_t *p;
@@ -155,14 +174,7 @@ int torch_thread_roll(struct torch_thread *l, uint64_t *now) {
         *now = l->last;
         return 0;
     }
-    if (l->fields) {
-        ring_trim(l->ring, l->fields, (size_t)(l->at - l->base));
-        ring_commit(l->fields);
-        if (ring_used(l->ring) > l->ring->size / 4)
-            agent_wake(); /* a loop of tiny modules fills the ring in some ten ms */
-    }
-    l->fields = NULL;
-    l->at = l->end = l->base = NULL;
+    end_batch(l);
     /* Both clocks are read at nearly one time: else the batch is off by as long as the thread was off its processor. */
     if (!both(now, &l->anchor_tsc)) {
         *now = sys_now();

@@ -61,7 +61,8 @@ struct torch_thread {
     struct ring *ring; /* from here to `torch_id` all is zeroed when a recording begins */
     uint64_t *fields;  /* of the open record, NULL: none */
     uint8_t *base, *at, *end;
-    uint64_t last, began; /* times of the last event, and of the batch, ns */
+    uint64_t last, began,
+        shown; /* times of the last event, of the batch, and of torch_thread_show(), ns */
     uint64_t anchor_ns, anchor_tsc;
 
     uint32_t depth; /* entries of open[] in use; deeper calls are not recorded */
@@ -128,6 +129,8 @@ static inline uint64_t torch_thread_clock(const struct torch_thread *l) {
 
 /* Ends the batch and begins another. Returns 0: no space, or the recording is over. The caller has set `busy`. */
 int torch_thread_roll(struct torch_thread *l, uint64_t *now);
+/* Ends the batch unless one has been ended so within TORCH_OLD_NS: only then do those see it who read the recording of a live process. NULL: nothing. */
+void torch_thread_show(struct torch_thread *l);
 
 /* Returns where the next event goes, or NULL (it is lost, and counted). Call torch_thread_head next, then put further values, then torch_thread_done. */
 static inline uint8_t *torch_thread_begin(struct torch_thread *l, uint64_t *now) {

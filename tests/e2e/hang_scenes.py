@@ -227,6 +227,23 @@ def take_both(first, second, met):
             pass
 
 
+def joins():
+    """Rank 2 waits for the end of a thread of its own, which makes a checkpoint for ever."""
+    if RANK == FAULTY:
+        saver = threading.Thread(target=save_checkpoint, name="saver", daemon=True)
+        saver.start()
+        wait_for_thread(saver)
+    all_reduce()
+
+
+def save_checkpoint():
+    time.sleep(600)  # saves
+
+
+def wait_for_thread(thread):
+    thread.join()  # never over
+
+
 def read_config():
     with open(DIR + "/fifo") as f:
         return f.read()

@@ -148,6 +148,20 @@ def test_hang_of_one_that_died(build, run, simulated_job, tmp_path, sql, script,
         assert answer.startswith("all_reduce number %d of group" % sql(db, "SELECT min(seq) FROM comm WHERE flags & 8")[0][0]), answer
 
 
+def test_what_a_process_that_lives_has_not_written_down_yet(build, run, simulated_job, tmp_path):
+    """A call is over in all other ranks of a job that is at work, and the rank's own recording ends just before it: it will be there a second later, so nothing hangs (and nothing failed)."""
+    program = subprocess.Popen([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-uc", "import os, time\nprint(os.getpid())\ntime.sleep(600)"],
+                               stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as f:
+            lives = "UPDATE trace_file SET end_reason = NULL, finish_ts = NULL, boot_id = '%s', pid = %d, end_ts = end_ts - (rank = 3) * 3950000000;" % (f.read().strip(), int(program.stdout.readline()))
+        for flags, said in ((0, "nothing hangs"), (8, "rank 3 never came, and the call failed in 7 of 8"), (1, "rank 3 never came, 7 of 8 wait")):
+            db = edited(simulated_job("--hang", "3:6") / "out.db", tmp_path, ALL_KILLED + (FAILS % (flags, OTHERS) if flags != 1 else "") + lives + MADE_ANEW)
+            assert said in ask(build, run, "hang", db, code=int(flags == 0))[0]
+    finally:
+        kill_group(program)
+
+
 # Programs whose threads wait for each other for ever: two locks taken in opposite order; and a lock that another thread held at a fork.
 LOCKS = """import threading
 a, b, both = threading.Lock(), threading.Lock(), threading.Barrier(2)
@@ -215,6 +229,21 @@ def test_what_is_at_work_does_not_hang(build, run, tmp_path, change):
     run([build.tool("probing-convert"), "-q", trace, db])
     assert re.match(r"no call .* is incomplete, but process \d+ has done nothing since (?![0-2]\.)\d+\.\d s before its end .*: MainThread in <module> \(sleeps.py:2\)$", ask(build, run, "hang", db)[0])
     assert "nothing hangs" in ask(build, run, "hang", edited(db, tmp_path, change), code=1)[0]
+
+
+ENDS_WITHOUT_A_SAMPLE = """CREATE TEMP TABLE y AS SELECT id FROM trace_file ORDER BY end_ts DESC LIMIT 1; DELETE FROM sample WHERE id >> 40 = (SELECT id FROM y);
+UPDATE trace_file SET end_ts = (SELECT max(end_ts) + 1000000 FROM trace_file WHERE id <> y.id) FROM y WHERE y.id = trace_file.id;"""
+
+
+def test_what_stands_still_in_a_file_that_has_just_begun(build, run, tmp_path):
+    """The recording goes on in another file some three seconds after the start, in which the process, which is killed, then stands for a second only; or so shortly that no sample is there."""
+    program, db = tmp_path / "sleeps.py", tmp_path / "t.db"
+    program.write_text("import os, threading, time\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\ntime.sleep(4.5)\nos.kill(os.getpid(), 9)\n")
+    run([build.tool("probing-record"), "-q", "--set", "retention_days=0.0003", "-o", str(tmp_path / "t") + "/", sys.executable, program], check=None)
+    run([build.tool("probing-convert"), "-q", tmp_path / "t", db])
+    for changed in (db, edited(db, tmp_path, ENDS_WITHOUT_A_SAMPLE)):
+        said = ask(build, run, "hang", changed)[0]
+        assert re.match(r"no call .* is incomplete, but process \d+ has done nothing since [2-5]\.\d s before its end .*: MainThread in <module> \(sleeps.py:3\); .* in Condition.wait ", said), said
 
 
 def test_ranks_that_wait_in_another_file(build, run, simulated_job, tmp_path):

@@ -130,11 +130,12 @@ def line_of(text):
 ELSEWHERE = {"never_comes": ("gone_elsewhere", "time.sleep(600)  # elsewhere"), "loader": ("train_on", "for _ in loader:"),
              "lock": ("take_twice", "with lock:  # again"), "fifo": ("read_config", 'open(DIR + "/fifo")'),
              "flock": ("lock_file", "fcntl.flock(f, fcntl.LOCK_EX)  # forever"), "hold_at_fork": ("wait_for", "os.waitpid(child, 0)  # for the child"),
-             "two_locks": ("take_both", "with second:  # never")}
+             "two_locks": ("take_both", "with second:  # never"), "joins": ("wait_for_thread", "thread.join()  # never over")}
 # What else the answer names: who the rank that is elsewhere waits for.
 FOR = {"loader": r"; its data loader \(process \d+\) in Data.read_slowly \(hang_scenes.py:\d+\)",
        "hold_at_fork": r"; it waits for the end of its child process \d+, which is in take \(hang_scenes.py:\d+\)",
-       "two_locks": r"; its thread other waits for a lock, too, in take_both \(hang_scenes.py:\d+\)"}
+       "two_locks": r"; its thread other waits for a lock, too, in take_both \(hang_scenes.py:\d+\)",
+       "joins": r"; it waits for a thread of its own: saver in save_checkpoint \(hang_scenes.py:\d+\)"}
 
 
 @pytest.mark.limit(300)
@@ -157,7 +158,7 @@ def test_a_rank_that_is_elsewhere(job, python_torch, scene):
     if scene == "loader":  # the rank's worker, from which the data do not come
         assert inner["dataloader"] == "Data.read_slowly", tables[2]
     else:
-        assert set(inner) == ({"worker", ""} if scene == "hold_at_fork" else {"worker"}) and inner["worker"] == func
+        assert set(inner) == ({"worker", ""} if scene == "hold_at_fork" else {"worker"}) and (inner["worker"] == func or scene == "joins")
 
 
 @pytest.mark.limit(300)

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from conftest import kill_group
 from live_helpers import PROGRAM, cache, kept, states, stop, target  # noqa: F401
 from test_console import wait_until
 
@@ -79,6 +80,26 @@ def test_what_was_recorded_until_now(build, run, target):
     wait_until(is_there)
     assert 0 < answers[0][0] < answers[-1][0] and all(last <= now for _, last, now in answers)
     assert answers == sorted(answers, key=lambda answer: answer[2])
+
+
+STEPS = """import os, time, probing
+for _ in range(3):
+    time.sleep(0.3)
+    probing.step()
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_last_step(build, run, tmp_path):
+    """After the last call of probing.step() nothing more of that kind comes, for which that step waited to be written down."""
+    recorder = subprocess.Popen([build.tool("probing-record"), "-q", "-o", tmp_path / "t.zst", sys.executable, "-c", STEPS], env=dict(os.environ, PYTHONPATH=str(build.share / "python")),
+                                stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        query = [build.tool("probing"), "-t", int(recorder.stdout.readline()), "query", "--csv", "SELECT count(*), max(step) FROM steps WHERE complete"]
+        wait_until(lambda: run(query).stdout.split()[1] == "3,2")
+    finally:
+        kill_group(recorder)
 
 
 def test_refusals(build, run, target, tmp_path):

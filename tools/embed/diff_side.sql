@@ -72,3 +72,4 @@ SELECT 'variable', name, group_concat(value) FROM ( -- lr, a batch's size, but n
   SELECT name, value, n, sum(n) OVER (PARTITION BY name) AS all_n, count(*) OVER (PARTITION BY name) AS different FROM (
     SELECT name, value, count(*) AS n FROM variables WHERE trace_id IN (SELECT id FROM who) GROUP BY 1, 2) ORDER BY name, value) WHERE different <= 3 AND all_n >= 10 * different GROUP BY name;
 SELECT 'program', 'command', group_concat(command, ' and ') FROM (SELECT DISTINCT command FROM who ORDER BY command);
+SELECT 'program', 'rank', 'rank ' || min(rank) FROM who HAVING count(DISTINCT process) = 1 AND min(rank) NOT NULL;

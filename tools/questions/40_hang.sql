@@ -4,7 +4,9 @@
 CREATE TEMP TABLE hung AS -- what view hangs says; whose recording has no end and stops is looked at, as far as this machine can: it may lag behind, or be stopped and have no more to say
 SELECT h.since, h.rank, h.cause, h."group", h.seq, h.op, h.waiting, h.waited, h.run, h.does, h.level, h.waiters, h.size, h.trace_id, t.end_ts,
   CASE iif(h.state IN ('silent', 'dead', 'never came') AND t.end_reason IS NULL, is_running(t.boot_id, t.pid), 0) WHEN 2 THEN 'is stopped' WHEN 1 THEN 'never came' ELSE replace(h.state, 'silent', 'dead') END AS state
-FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id;
+FROM hangs h LEFT JOIN trace_file t ON t.id = h.trace_id
+WHERE NOT (h.state = 'silent' AND is_running(t.boot_id, t.pid) = 1 AND ( -- a call that is over in the others, and failed in none, is written down later in a process that lives
+  SELECT count(*) AND NOT max(c.flags & 13) FROM comm c WHERE c.ts BETWEEN CAST(h.since * 1e9 AS INTEGER) - 2000 AND CAST((h.since + h.waited) * 1e9 AS INTEGER) + 2000 AND +c.seq = h.seq AND +c.op = h.op AND c.op NOT IN ('send', 'recv')));
 CREATE TEMP TABLE waits AS -- one row for each collective or message that is not complete, in the order of causes; in_circle: it is waited for who waits in it, too (others wait for a circle, and are none)
 SELECT run, "group", seq, op, state, waiters, min(since) AS since, max(waited) AS waited, max(waiting) AS waiting, max(size) AS size, min(level) AS level,
   ranges(rank) AS who, max(level IS NULL AND EXISTS (SELECT value FROM json_each('[' || waiters || ']') INTERSECT SELECT rank FROM hung WHERE level IS NULL)) AS in_circle, json_group_array(rank) AS ids, max(iif(nth = 1, rank, NULL)) AS one, max(iif(nth = 1, does, NULL)) AS does, max(iif(nth = 1, trace_id, NULL)) AS one_trace, count(rank) AS n
@@ -39,16 +41,21 @@ SELECT group_concat(said, '; ') AS said FROM (
   FROM late p CROSS JOIN late c ON c.ppid = p.pid AND c.role IS NOT 'dataloader' CROSS JOIN files f ON f.process = c.process JOIN whereabouts v ON v.trace_id = f.id
   WHERE EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = p.stack AND k.depth < 3 AND r.type = 1 AND (r.name GLOB '*wait4' OR r.name GLOB '*waitpid' OR r.name GLOB '*waitid'))
   ORDER BY 1 LIMIT 3);
-CREATE TEMP TABLE locked AS -- if its main thread waits for a lock: which of its threads wait for one, too (not in the standard library, where a thread waits for work so)
+CREATE TEMP TABLE locked AS -- if its main thread waits for a lock: which of its threads wait for one, too (not in the standard library, where a thread waits for work so); if it waits for the end of a thread, or for its result: where those are that run the user's code
 WITH file AS MATERIALIZED (SELECT o.* FROM (SELECT one_trace AS id FROM (SELECT * FROM waits LIMIT 1) WHERE state = 'never came') w JOIN trace_file o ON o.id = w.id),
-  last AS MATERIALIZED (SELECT h.tid = f.pid AS is_main, coalesce(h.name, 'thread ' || h.tid) AS name, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner,
-      (SELECT z.file LIKE '%/lib/python_.%' AND z.file NOT LIKE '%-packages/%' FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0 ORDER BY y.depth LIMIT 1) AS is_library
+  ends AS MATERIALIZED (SELECT h.tid = f.pid AS is_main, coalesce(h.name, 'thread ' || h.tid) AS name, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack ORDER BY e.depth LIMIT 1) AS inner,
+      (SELECT z.file LIKE '%/lib/python_.%' AND z.file NOT LIKE '%-packages/%' FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0 ORDER BY y.depth LIMIT 1) AS is_library,
+      s.stack, (SELECT e.text FROM stack_text e WHERE e.stack = s.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
     FROM file f JOIN thread h ON h.trace = f.id AND coalesce(h.end_ts, f.end_ts) >= f.end_ts CROSS JOIN sample s ON s.id = (SELECT x.id FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.stack NOT NULL
-      AND x.thread = h.id - f.first_id ORDER BY x.id DESC LIMIT 1)
+      AND x.thread = h.id - f.first_id ORDER BY x.id DESC LIMIT 1)),
+  last AS MATERIALIZED (SELECT * FROM ends s
     WHERE EXISTS (SELECT 1 FROM stack_frame k CROSS JOIN frame r ON r.id = k.frame WHERE k.stack = s.stack AND k.depth < 8 AND r.type = 1 AND (r.name GLOB '*PyThread_acquire_lock*' OR r.name GLOB '*PyMutex_Lock*')
       AND k.depth < (SELECT min(y.depth) FROM stack_frame y CROSS JOIN frame z ON z.id = y.frame WHERE y.stack = s.stack AND z.type = 0)))
 SELECT group_concat(said, '; ') AS said FROM (SELECT printf('its thread %s waits for a lock, too, in %s', name, inner) AS said FROM last
-  WHERE NOT is_main AND NOT is_library AND EXISTS (SELECT 1 FROM last WHERE is_main AND NOT is_library) ORDER BY name LIMIT 3);
+  WHERE NOT is_main AND NOT is_library AND EXISTS (SELECT 1 FROM last WHERE is_main AND NOT is_library) ORDER BY name LIMIT 3)
+UNION ALL SELECT 'it waits for a thread of its own: ' || group_concat(name || ' in ' || inner || iif(user <> inner, ', called by ' || user, ''), '; ') FROM (SELECT * FROM ends
+  WHERE NOT is_main AND user NOT NULL AND EXISTS (SELECT 1 FROM ends m WHERE m.is_main AND EXISTS (SELECT 1 FROM stack_text e WHERE e.stack = m.stack AND (e.text LIKE '%join (threading.py:%' OR e.text LIKE '%result (_base.py:%')))
+    AND NOT EXISTS (SELECT 1 FROM last l WHERE l.is_main AND NOT l.is_library) ORDER BY name LIMIT 3) HAVING count(*);
 CREATE TEMP TABLE ended AS -- when the rank that is named ended (an exception's time: an interpreter that ends takes its time), and how: what it recorded in its last minute
 SELECT strftime('%H:%M:%f', coalesce((SELECT min(e.ts) / 1e9 FROM event e WHERE e.process = t.process AND e.kind = 'exception' AND e.tid = t.pid), t."end"), 'unixepoch') AS at, coalesce((SELECT rtrim(g.kind || ' ' || coalesce(g.detail, '')) FROM trace_file f CROSS JOIN triggers g ON g.trace_id = f.id
     WHERE (f.id = t.id OR f.program = t.process) AND g.kind IN ('killed', 'fatal', 'exception', 'term') AND g.timestamp > t."end" - 60 ORDER BY g.timestamp LIMIT 1),
@@ -103,53 +110,58 @@ SELECT t.id, t.process, t.run, t.rank, t.pid, t.ppid, t.host, t.role, t.first_id
   SELECT process, min(ts) AS ts FROM event WHERE kind = 'term' OR kind = 'exception' AND detail LIKE 'KeyboardInterrupt%' GROUP BY process) e ON e.process = t.process
 JOIN (SELECT run, max(rank IS NOT NULL) AS ranks FROM file GROUP BY run) l ON l.run IS t.run AND l.ranks = (t.rank IS NOT NULL)
 WHERE t.nth = 1 AND (t.end_reason IS NULL OR t.end_reason NOT IN ('exit', '_exit', 'exec') OR e.ts NOT NULL) AND NOT EXISTS (SELECT 1 FROM joining);
+CREATE TEMP TABLE near AS -- each process's files that reach into its last three seconds: the last one may have just begun; lately: the last 400 samples there
+SELECT a.id AS trace, a.until, f.id AS file, f.nth, f.first_id, f.last_id, f.main, coalesce((SELECT x.id FROM sample x WHERE x.id BETWEEN f.first_id AND f.last_id AND x.count AND x.ts <= a.until ORDER BY x.id DESC LIMIT 1 OFFSET 399), f.first_id) AS lately
+FROM alive a CROSS JOIN file f ON f.process = a.process AND (f.nth = 1 OR f.end_ts > a.until - 3000000000);
+CREATE INDEX temp.near_trace ON near(trace, nth);
 CREATE TEMP VIEW place AS -- where a stack is, as in view whereabouts
 SELECT id AS stack, (SELECT e.text FROM stack_text e WHERE e.stack = stack.id ORDER BY e.depth LIMIT 1) AS inner,
   (SELECT e.text FROM stack_text e WHERE e.stack = stack.id AND e.is_user ORDER BY e.depth LIMIT 1) AS user FROM stack;
 CREATE TEMP TABLE stood AS -- where the main thread was at last
-SELECT a.*, s.id AS sample, s.stack, p.inner FROM alive a CROSS JOIN sample s ON s.id = (
-  SELECT x.id FROM sample x WHERE x.id BETWEEN a.first_id AND a.last_id AND x.thread = a.main AND x.count AND x.ts <= a.until ORDER BY x.id DESC LIMIT 1)
+SELECT a.*, s.id AS sample, s.stack, p.inner FROM alive a CROSS JOIN sample s ON s.id = (SELECT id FROM (
+  SELECT (SELECT x.id FROM sample x WHERE x.id BETWEEN n.lately AND n.last_id AND x.thread = n.main AND x.count AND x.ts <= n.until ORDER BY x.id DESC LIMIT 1) AS id, nth FROM near n WHERE n.trace = a.id)
+  WHERE id NOT NULL ORDER BY nth LIMIT 1)
 JOIN thread h ON h.id = s.id - s.id % (1 << 40) + s.thread AND coalesce(h.end_ts, a.until) >= a.until CROSS JOIN place p ON p.stack = s.stack AND p.inner NOT NULL WHERE s.ts > a.until - 3000000000;
 CREATE TEMP TABLE stayed AS -- of each of its files, the last sample at another line: it is read backwards to there
 WITH RECURSIVE back(trace, nth, first_id, last_id, main, inner, id, stack, inside) AS (
-  SELECT s.id, f.nth, f.first_id, f.last_id, f.main, s.inner, iif(f.nth = 1, s.sample, f.last_id + 1), s.stack, 1 FROM stood s CROSS JOIN file f ON f.process = s.process
+  SELECT s.id, f.nth, f.first_id, f.last_id, f.main, s.inner, iif(s.sample BETWEEN f.first_id AND f.last_id, s.sample, f.last_id + 1), s.stack, 1 FROM stood s CROSS JOIN file f ON f.process = s.process
   UNION ALL SELECT b.trace, b.nth, b.first_id, b.last_id, b.main, b.inner, x.id, x.stack, b.inner IS (SELECT p.inner FROM place p WHERE p.stack = x.stack)
   FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.first_id AND b.id - 1 AND s.thread = b.main AND s.count AND s.stack IS NOT b.stack ORDER BY s.id DESC LIMIT 1)
   WHERE b.inside)
 SELECT trace, nth, first_id, last_id, main, max(iif(inside, NULL, id)) AS elsewhere FROM back GROUP BY trace, nth;
 CREATE INDEX temp.stayed_trace ON stayed(trace);
+CREATE TEMP TABLE here AS -- of each process, the files since then: the last one that was elsewhere, and the later ones
+SELECT d.*, coalesce(d.elsewhere + 1, d.first_id) AS moved FROM stayed d WHERE d.nth <= coalesce((SELECT min(o.nth) FROM stayed o WHERE o.trace = d.trace AND o.elsewhere NOT NULL), d.nth);
+CREATE INDEX temp.here_trace ON here(trace);
 CREATE TEMP TABLE standing AS -- whose main thread came to its last line more than two seconds before the end; is_seen: that it came there was recorded
 SELECT * FROM (
-  SELECT s.*, (SELECT d.elsewhere FROM stayed d WHERE d.trace = s.id AND d.nth = 1) AS moved, EXISTS (SELECT 1 FROM stayed d WHERE d.trace = s.id AND d.elsewhere NOT NULL) AS is_seen,
-    (SELECT min(x.ts) FROM stayed d CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y WHERE y.id BETWEEN coalesce(d.elsewhere + 1, d.first_id) AND d.last_id AND y.thread = d.main AND y.count
-        ORDER BY y.id LIMIT 1)
-      WHERE d.trace = s.id AND d.nth <= coalesce((SELECT min(o.nth) FROM stayed o WHERE o.trace = s.id AND o.elsewhere NOT NULL), d.nth)) AS came
+  SELECT s.*, EXISTS (SELECT 1 FROM here d WHERE d.trace = s.id AND d.elsewhere NOT NULL) AS is_seen,
+    (SELECT min(x.ts) FROM here d CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y WHERE y.id BETWEEN d.moved AND d.last_id AND y.thread = d.main AND y.count ORDER BY y.id LIMIT 1) WHERE d.trace = s.id) AS came
   FROM stood s) WHERE until - came > 2000000000;
 CREATE TEMP TABLE idle AS -- in the process's last samples, the main thread stands for two seconds, wakes up less often than every two, and uses less than 1 ms of CPU a second; the process less than
 -- 50 ms. Before these samples, its CPU time tells when it was last at work.
-WITH late AS MATERIALIZED (SELECT s.*, coalesce((SELECT x.id FROM sample x WHERE x.id BETWEEN s.first_id AND s.last_id AND x.count AND x.ts <= s.until ORDER BY x.id DESC LIMIT 1 OFFSET 399), s.first_id) AS lately
-    FROM standing s),
-  seen AS MATERIALIZED (SELECT l.*, x.id AS first, x.ts AS since FROM late l CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y WHERE y.id BETWEEN max(l.lately, coalesce(l.moved + 1, 0)) AND l.sample
-    AND y.thread = l.main AND y.count ORDER BY y.id LIMIT 1) WHERE l.until - x.ts > 2000000000),
-  used AS MATERIALIZED (SELECT s.*, (SELECT coalesce(sum(x.cpu_us), 0) FROM sample x WHERE x.id BETWEEN s.first + 1 AND s.sample AND x.thread = s.main AND x.count) AS cpu_us,
-    (SELECT count(*) FROM sample x WHERE x.id BETWEEN s.first + 1 AND s.sample AND x.thread = s.main AND x.count AND x.cpu_us) AS woken,
-    (SELECT coalesce(sum(x.cpu_us), 0) FROM sample x WHERE x.id BETWEEN s.lately AND s.last_id AND x.ts > s.since AND x.ts <= s.until AND x.count) AS all_us,
-    (SELECT coalesce(max(c.user_us + c.system_us) - min(c.user_us + c.system_us), 0) FROM cpu c WHERE c.id BETWEEN s.first_id AND s.last_id AND c.ts BETWEEN s.since AND s.until) AS process_us FROM seen s),
-  worked AS MATERIALIZED (SELECT u.*, (SELECT max(k.ts) FROM (SELECT c.ts, c.ts - lag(c.ts) OVER (ORDER BY c.ts) AS ns, c.user_us + c.system_us - lag(c.user_us + c.system_us) OVER (ORDER BY c.ts) AS us
+WITH seen AS MATERIALIZED (SELECT s.*, (SELECT min(x.ts) FROM near n JOIN here d ON d.trace = n.trace AND d.nth = n.nth CROSS JOIN sample x ON x.id = (SELECT y.id FROM sample y
+      WHERE y.id BETWEEN max(n.lately, d.moved) AND n.last_id AND y.thread = n.main AND y.count ORDER BY y.id LIMIT 1) WHERE n.trace = s.id) AS since FROM standing s),
+  used AS MATERIALIZED (SELECT s.*, coalesce(sum(x.cpu_us) FILTER (WHERE x.thread = n.main), 0) AS cpu_us, count(*) FILTER (WHERE x.thread = n.main AND x.cpu_us) AS woken, coalesce(sum(x.cpu_us), 0) AS all_us
+    FROM seen s CROSS JOIN near n ON n.trace = s.id LEFT JOIN sample x ON x.id BETWEEN n.lately AND n.last_id AND x.count AND x.ts > s.since AND x.ts <= s.until WHERE s.until - s.since > 2000000000 GROUP BY s.id),
+  worked AS MATERIALIZED (SELECT u.*, (SELECT coalesce(max(c.user_us + c.system_us) - min(c.user_us + c.system_us), 0) FROM near n CROSS JOIN cpu c ON c.id BETWEEN n.first_id AND n.last_id
+      WHERE n.trace = u.id AND c.ts BETWEEN u.since AND u.until) AS process_us,
+    (SELECT max(k.ts) FROM (SELECT c.ts, c.ts - lag(c.ts) OVER (ORDER BY c.ts) AS ns, c.user_us + c.system_us - lag(c.user_us + c.system_us) OVER (ORDER BY c.ts) AS us
       FROM file f CROSS JOIN cpu c ON c.id BETWEEN f.first_id AND f.last_id WHERE f.process = u.process AND c.ts BETWEEN u.came AND u.since) k WHERE k.us >= 50 * k.ns / 1000000) AS at
-    FROM used u WHERE max(all_us, process_us) < 50 * (until - since) / 1000000 AND woken * 2000000000 <= until - since AND cpu_us < (until - since) / 1000000)
-SELECT *, max(came, coalesce(at, 0)) AS still_since, (until - max(came, coalesce(at, 0))) / 1e9 AS waited, is_seen OR at NOT NULL AS is_known FROM worked;
+    FROM used u WHERE all_us < 50 * (until - since) / 1000000 AND woken * 2000000000 <= until - since AND cpu_us < (until - since) / 1000000)
+SELECT *, max(came, coalesce(at, 0)) AS still_since, (until - max(came, coalesce(at, 0))) / 1e9 AS waited, is_seen OR at NOT NULL AS is_known FROM worked WHERE process_us < 50 * (until - since) / 1000000;
 CREATE TEMP TABLE last AS -- where their threads are at the end
-SELECT l.*, h.tid, coalesce(h.name, 'thread ' || h.tid) AS name, p.inner, p.inner || iif(p.user <> p.inner, ', called by ' || p.user, '') AS does FROM (
-  SELECT i.id AS trace, i.lately, i.until, x.thread, max(x.id) AS id, x.stack FROM idle i CROSS JOIN sample x ON x.id BETWEEN i.lately AND i.last_id AND x.count AND x.ts <= i.until AND x.ts > i.until - 3000000000
-  GROUP BY i.id, x.thread) l JOIN thread h ON h.id = l.trace << 40 | l.thread AND coalesce(h.end_ts, l.until) >= l.until CROSS JOIN place p ON p.stack = l.stack WHERE p.inner NOT NULL;
+SELECT l.*, coalesce(l.named, 'thread ' || l.tid) AS name, p.inner, p.inner || iif(p.user <> p.inner, ', called by ' || p.user, '') AS does FROM (
+  SELECT i.id AS trace, n.lately, i.until, x.thread, max(x.ts), x.id, x.stack, h.tid, h.name AS named FROM idle i CROSS JOIN near n ON n.trace = i.id
+  CROSS JOIN sample x ON x.id BETWEEN n.lately AND n.last_id AND x.count AND x.ts <= i.until AND x.ts > i.until - 3000000000 JOIN thread h ON h.id = n.file << 40 | x.thread
+  WHERE NOT EXISTS (SELECT 1 FROM near o JOIN thread e ON e.trace = o.file AND e.tid = h.tid WHERE o.trace = i.id AND e.end_ts < i.until) GROUP BY i.id, h.tid) l CROSS JOIN place p ON p.stack = l.stack WHERE p.inner NOT NULL;
 CREATE TEMP TABLE stands AS -- and in the order in which they came there, as far as these samples tell
-WITH RECURSIVE back(trace, thread, lately, inner, id, stack, inside) AS (
-  SELECT trace, thread, lately, inner, id, stack, 1 FROM last
-  UNION ALL SELECT b.trace, b.thread, b.lately, b.inner, x.id, x.stack, b.inner IS (SELECT p.inner FROM place p WHERE p.stack = x.stack)
+WITH RECURSIVE back(trace, tid, thread, lately, inner, id, stack, inside) AS (
+  SELECT trace, tid, thread, lately, inner, id, stack, 1 FROM last
+  UNION ALL SELECT b.trace, b.tid, b.thread, b.lately, b.inner, x.id, x.stack, b.inner IS (SELECT p.inner FROM place p WHERE p.stack = x.stack)
   FROM back b CROSS JOIN sample x ON x.id = (SELECT s.id FROM sample s WHERE s.id BETWEEN b.lately AND b.id - 1 AND s.thread = b.thread AND s.count AND s.stack IS NOT b.stack ORDER BY s.id DESC LIMIT 1)
   WHERE b.inside)
-SELECT l.*, max(iif(b.inside, NULL, b.id)) AS moved FROM last l JOIN back b ON b.trace = l.trace AND b.thread = l.thread GROUP BY l.trace, l.thread;
+SELECT l.*, max(iif(b.inside, NULL, b.id)) AS moved FROM last l JOIN back b ON b.trace = l.trace AND b.tid = l.tid GROUP BY l.trace, l.tid;
 CREATE INDEX temp.stands_trace ON stands(trace);
 CREATE TEMP TABLE still AS -- and it does not wait for a process of its own that works
 SELECT i.*, (SELECT group_concat(iif(n > 5, 'and ' || more || ' threads more', name || ' in ' || does), '; ') FROM (
@@ -177,7 +189,7 @@ SELECT * FROM (SELECT CASE WHEN level IS NULL AND state = 'waits itself' THEN 'a
       iif(r.waited > 1e9, printf(' after %.1f s', r.waited / 1e9), ''), ' (' || said || ')') FROM raised r)
     ELSE printf(', %d of %d%s wait since %.1f s before the end (%s)', waiting, size, iif(in_circle AND waiting < 9, printf(' (rank%s %s)', iif(waiting > 1, 's', ''), waiters), ''), waited, strftime('%H:%M:%f', since, 'unixepoch')) END
   || CASE WHEN state IN ('never came', 'waits itself', 'dead', 'is stopped', 'cut off', 'late') AND does <> '?'
-    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') || coalesce('; ' || (SELECT said FROM locked), '') ELSE '' END
+    THEN printf(': rank %s %s in %s', one, iif(state IN ('dead', 'cut off', 'late') OR is_over AND NOT (SELECT is_running(boot_id, pid) FROM trace_file WHERE id = one_trace), 'was', 'is'), does) || coalesce('; ' || (SELECT said FROM feeder), '') || coalesce('; ' || (SELECT group_concat(said, '; ') FROM locked), '') ELSE '' END
   || CASE WHEN waited < 1 AND state IN ('never came', 'waits itself') AND NOT is_over THEN ' (so short a time that the recording may just have been cut there)' ELSE '' END
   || coalesce((SELECT iif(count(*) = 1, '; one more collective or message waits', printf('; %d more collectives and messages of %d group%s wait', count(*), count(DISTINCT "group"),
     iif(count(DISTINCT "group") > 1, 's', ''))) || ' for that' FROM waits w WHERE w.level > 0 HAVING count(*)), '')

@@ -24,7 +24,12 @@ SELECT CASE WHEN s.a IS NULL OR s.b IS NULL THEN printf('%.1f s against %.1f s',
   WHEN NOT EXISTS (SELECT 1 FROM differs WHERE name = 'a step' AND section = 'step')
   THEN printf('nothing that stands out of the noise%s: a step takes %.4f s and %.4f s, give or take %.4f s', iif(EXISTS (SELECT 1 FROM changed), ' but what the machine does', ''), s.a, s.b, s.least)
   ELSE printf('a step takes %.4f s in the one and %.4f s in the other, %+.1f %%', s.a, s.b, 100 * (s.b / s.a - 1)) END
-  || coalesce((SELECT CASE WHEN top.waits AND abs(own.more) * (SELECT max(value) FROM item WHERE name = 'processes') > 0.5 * abs(top.more)
+  || coalesce((SELECT printf('; %s spends %.4f s more in %s, %s %.4f s more in %s', one, -less.more, less.name, other, most.more, most.name)
+      || coalesce((SELECT printf('; and %s %.4f s more waiting for a processor', iif(more < 0, one, other), abs(more)) FROM changed WHERE is_machine), '')
+    FROM (SELECT iif(a <> b, a, 'the one') AS one, iif(a <> b, b, 'the other') AS other FROM (SELECT max(iif(side = 'a', value, NULL)) AS a, max(iif(side = 'b', value, NULL)) AS b FROM setting WHERE kind = 'program' AND name = 'rank'))
+    JOIN (SELECT * FROM changed WHERE NOT is_machine ORDER BY more LIMIT 1) less JOIN (SELECT * FROM changed WHERE NOT is_machine ORDER BY more DESC LIMIT 1) most ON less.more < 0 AND most.more > 0
+    WHERE s.a NOT NULL AND s.b NOT NULL AND NOT EXISTS (SELECT 1 FROM differs WHERE name = 'a step' AND section = 'step')), -- of two ranks of a job, the one works while the other waits for it
+  (SELECT CASE WHEN top.waits AND abs(own.more) * (SELECT max(value) FROM item WHERE name = 'processes') > 0.5 * abs(top.more)
       THEN printf('; most of the difference comes from %s, %+.4f s in the mean of all ranks, which wait for each other in %s, %+.4f s', own.name, own.more, top.name, top.more)
     ELSE printf('; most of the difference is in %s, %+.4f s', top.name, top.more)
       || iif(top.is_machine, coalesce((SELECT printf('; of the program itself, in %s, %+.4f s', name, more) FROM changed WHERE NOT is_machine ORDER BY abs(more) DESC LIMIT 1), ''), '') END
@@ -36,7 +41,7 @@ SELECT CASE WHEN s.a IS NULL OR s.b IS NULL THEN printf('%.1f s against %.1f s',
       WHERE kind = 'version' AND name IN ('torch', 'python') OR kind = 'variable' GROUP BY name) WHERE a <> b)), '') AS answer
 FROM (SELECT 1) LEFT JOIN (SELECT a, b, max(3.5 * noise, 0.002 * a) AS least FROM pair WHERE name = 'a step' AND section = 'step') s JOIN pair t ON t.name = 'seconds'; -- least: as in differs
 --= the two
-SELECT i.side, (SELECT value FROM setting WHERE side = i.side AND kind = 'program') AS command, max(CASE name WHEN 'seconds' THEN round(value, 1) END) AS seconds,
+SELECT i.side, (SELECT value FROM setting WHERE side = i.side AND kind = 'program' AND name = 'command') AS command, max(CASE name WHEN 'seconds' THEN round(value, 1) END) AS seconds,
   max(CASE name WHEN 'processes' THEN CAST(value AS INTEGER) END) AS processes, max(CASE name WHEN 'steps' THEN CAST(value AS INTEGER) END) AS steps
 FROM item i WHERE section = 'steps' GROUP BY i.side;
 --= parts of a step, seconds; more: b - a; noise: what the two themselves vary by
