@@ -124,18 +124,6 @@ elif [ "$(id -u)" != 0 ]; then
     fi
 fi
 
-if [ $can_install = no ]; then
-    [ -z "$torch" ] || need+=(python3-torch)
-    [ ${#need[@]} -eq 0 ] && exit 0
-    if command -v apt-get >/dev/null; then
-        echo "deps: packages are missing, and installing them needs root. Run this, then make again:" >&2
-        echo "  sudo apt-get install -y ${need[*]}" >&2
-    else
-        echo "deps: this system has no apt-get. Install what Debian calls: ${need[*]}" >&2
-    fi
-    exit 3
-fi
-
 log=$(mktemp) || exit 3
 trap 'rm -f "$log"' EXIT
 
@@ -148,8 +136,12 @@ update() {
     apt update
 }
 
+have_lists() {
+    ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1
+}
+
 updated=no
-if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1; then
+if [ $can_install = yes ] && ! have_lists; then
     update && updated=yes
 fi
 
@@ -161,6 +153,7 @@ offers_torch() { # that is recorded: .ci/torch-python
     dpkg --compare-versions "$(apt-cache policy python3-torch 2>/dev/null | awk '$1 == "Candidate:" && $2 ~ /^[0-9]/ { print $2 }')" ge 1.13 2>/dev/null
 }
 
+required=${#need[@]}
 # Only those optional packages that this system really offers (on Ubuntu chromium is a snap).
 for package in "${want[@]}"; do
     offered "$package" && need+=("$package")
@@ -170,10 +163,24 @@ if [ -n "$torch" ]; then
     if offers_torch; then
         need+=(python3-torch)
         torch=
-    else
-        installed python3-venv - || need+=(python3-venv)
+        required=$((required + 1))
+    elif ! python3 -c 'import ensurepip, venv' 2>/dev/null; then # a part of Python that Debian packages on its own
+        need+=(python3-venv)
+        required=$((required + 1))
     fi
 fi
+
+if [ $can_install = no ] && [ "$required" -gt 0 ]; then
+    if command -v apt-get >/dev/null; then
+        echo "deps: packages are missing, and installing them needs root. Run this, then make again:" >&2
+        have_lists || echo "  sudo apt-get update" >&2
+        echo "  sudo apt-get install -y --no-install-recommends ${need[*]}" >&2
+    else
+        echo "deps: this system has no apt-get. Install what Debian calls: ${need[*]}" >&2
+    fi
+    exit 3
+fi
+[ $can_install = yes ] || need=()
 
 torch_by_pip() {
     [ -z "$torch" ] && return

@@ -98,7 +98,7 @@ static int spool(int from, const char *path) {
     unsigned looks = 0;
 
     while (!err && (err = wait_for(from, path, &looks)) == 0) {
-        ssize_t k = read(from, buf + kept, WINDOW - kept);
+        ssize_t k = read(from, buf + kept, WINDOW - HINT); /* kept is less than HINT */
         if (k < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (k < 0)

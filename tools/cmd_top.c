@@ -26,7 +26,7 @@ static const char help[] =
     "      --window TIME    of the last 10s (default), 5min, ...\n"
     "      --interval S     draw again every S seconds (2)\n"
     "      --view NAME      begin with functions (default), native, threads, modules or ranks\n"
-    "  -n, --count N        end after N times; without a terminal: once, or N times, as plain text\n"
+    "  -n, --count N        print it N times as plain text, without a screen (without a terminal: once)\n"
     "      --json           each time an object: the first line, the seconds, and all views, of each\n"
     "                       the 100 rows that are largest by any column\n"
     "  -h, --help           this text\n"

@@ -74,21 +74,41 @@ def test_install_without_a_place_in_gdb_says_what_to_type(make, tmp_path):
     assert "-ix %s/share/probing/gdb/probing.py" % tmp_path in done.stdout
 
 
-def deps(run, tmp_path, check, **fakes):
+def deps(run, tmp_path, check, *groups, **fakes):
     """Runs .ci/deps.sh on a system that has these commands: the real ones are not called, and nothing is installed."""
-    for name, text in dict(fakes, **{"apt-get": "echo called >&2; exit 1", "apt-cache": "exit 1"}).items():
+    for name, text in dict({"apt-cache": "exit 1", "apt-get": "echo called >&2; exit 1"}, **fakes).items():
         (tmp_path / name.replace("_", "-")).write_text("#!/bin/sh\n%s\n" % text)
         (tmp_path / name.replace("_", "-")).chmod(0o755)
-    env = dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"]))
-    return run([REPO / ".ci/deps.sh", "build", "test"], env=env, check=check)
+    # Whatever interpreter is asked finds a PyTorch that is too old, and pip is not asked for another.
+    (tmp_path / "torch.py").write_text("__version__ = '0.1'")
+    env = dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"]), PYTHONPATH=str(tmp_path), PROBING_TORCH2=str(tmp_path / "none"), PYTHON="python3")
+    return run([REPO / ".ci/deps.sh"] + list(groups or ("build", "test")), env=env, check=check)
+
+
+NO_ROOT = dict(id="echo 1000", sudo="exit 1")
 
 
 def test_deps_without_root_names_the_one_command(run, tmp_path):
     """A system where no package is installed, and a user who is not root and has no sudo."""
-    done = deps(run, tmp_path, 3, dpkg_query="exit 1", id="echo 1000", sudo="exit 1")
+    done = deps(run, tmp_path, 3, dpkg_query="exit 1", **NO_ROOT)
     command = [line for line in done.stderr.splitlines() if "apt-get install" in line]
     assert len(command) == 1 and "python3-pytest" in command[0], done.stderr
     assert "called" not in done.stderr
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "1.8.1", "(none)"])
+def test_deps_without_root_names_only_packages_that_exist(run, tmp_path, version):
+    """PyTorch is named if the system's is recent enough; otherwise pip gets it, which needs no root."""
+    offers = 'case $2 in python3-torch) echo "  Candidate: %s" ;; python3-dbg) echo "  Candidate: 3.11" ;; *) echo "  Candidate: (none)" ;; esac' % version
+    recorded = version == "2.6.0"
+    done = deps(run, tmp_path, 3, "build", "demo", "test-all", dpkg_query="exit 1", python3="exit 1", apt_cache=offers, **NO_ROOT)
+    command, = [line.split() for line in done.stderr.splitlines() if "apt-get install" in line]
+    assert ("python3-torch" in command, "python3-venv" in command) == (recorded, not recorded), done.stderr
+    assert "python3-dbg" in command and "patchelf" not in command, done.stderr  # optional ones, too, as root would get them
+    # All else is there: nothing that needs root.
+    if not recorded:
+        done = deps(run, tmp_path, 0, "build", "demo", dpkg_query="echo installed", python3='exec %s "$@"' % sys.executable, apt_cache=offers, **NO_ROOT)
+        assert "apt-get" not in done.stderr and "PIP" in done.stdout, (done.stdout, done.stderr)
 
 
 def test_deps_says_nothing_when_all_is_there(run, tmp_path):

@@ -80,7 +80,7 @@ static size_t compare(const struct dict *a, const struct dict *b) {
         assert_non_null(y = dict_stack(b, id));
         assert_int_equal(x->flags, y->flags);
         struct trace_value v = x->python, w = y->python;
-        for (uint64_t i = 0, k = 0, one, other; trace_list_next(&v, &i, &one);) {
+        for (uint64_t i = 0, k = 0, one, other = 0; trace_list_next(&v, &i, &one);) {
             assert_true(trace_list_next(&w, &k, &other));
             assert_int_equal(one, other);
         }
