@@ -15,6 +15,15 @@
 CREATE VIEW hangs_made AS
 WITH latest AS MATERIALIZED (
   SELECT run, max(attempt) AS attempt FROM trace_file GROUP BY run
+), party AS MATERIALIZED ( -- who is in a group, to find its calls by process: in a range of time stand the calls of all groups and of all jobs of that time
+  -- Below, IN and + make it search by process and time (comm_trace). With = alone, SQLite 3.40 puts a Bloom filter before that index, which lets none of the rows through.
+  SELECT t.run, t.attempt, coalesce(g.name, 'group ' || g.pg) AS "group", g.pg, g.rank AS idx, g.list, t.id AS trace, t.rank, t.end_ts, t.end_reason
+  FROM process_group g JOIN trace_file t ON t.id = g.trace
+  UNION ALL -- of a group that no record names: all processes that made a call of it
+  SELECT t.run, t.attempt, n."group", n.pg, NULL, NULL, t.id, t.rank, t.end_ts, t.end_reason
+  FROM (SELECT DISTINCT run, attempt, "group", CAST(substr("group", 7) AS INTEGER) AS pg FROM collective WHERE "group" LIKE 'group %') n
+  JOIN trace_file t ON t.run IS n.run AND t.attempt = n.attempt
+  WHERE n."group" = 'group ' || n.pg AND NOT EXISTS (SELECT 1 FROM process_group g WHERE g.trace = t.id AND g.pg = n.pg)
 ), goes_on AS MATERIALIZED ( -- where a process has gone on in other files: of each file, the last one (a bare column beside max() is of the row that has it), and how that ended
   SELECT t.id AS trace, max(coalesce(n.finish_ts, n.end_ts)), n.id AS last, n.end_ts, n.end_reason FROM trace_file t
   JOIN trace_file n ON n.program = t.program WHERE t.end_reason = 'rotated' GROUP BY t.id
@@ -51,11 +60,9 @@ WITH latest AS MATERIALIZED (
 ), torn AS MATERIALIZED ( -- calls of these collectives that ended only then, when the connections were torn down: not all ranks had come, so until then these calls waited too
   SELECT c.id FROM unfinished x
   CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op = x.op AND k.missing IS NOT NULL
-  CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
-    AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 5 AND c.ts + c.duration >= x.ended -- as in waits
-  CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
-  LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
-  WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
+  CROSS JOIN party g ON g.run IS x.run AND g.attempt = x.attempt AND g."group" = x."group"
+  CROSS JOIN comm c ON c.id IN (SELECT n.id FROM comm n WHERE n.id >> 40 = +g.trace AND n.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000)
+    AND +c.pg = g.pg AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 5 AND c.ts + c.duration >= x.ended
 ), waiting AS MATERIALIZED ( -- for each rank, the first of a group's collectives that it waits in, because what it began later waits for that one
   -- The CASTs, here and below, give the rank a type, so that it is found by an index; without a type each of 10,000 ranks would be compared with all others.
   SELECT * FROM (
@@ -69,15 +76,14 @@ WITH latest AS MATERIALIZED (
     WHERE c.flags & 1 OR c.id IN (SELECT id FROM torn)) WHERE nth = 1
 ), waits AS MATERIALIZED ( -- and calls with the same number as one of these but another operation, even if they went through, as gloo allows for some operations
   SELECT * FROM waiting UNION ALL
-  SELECT t.run, t.attempt, coalesce(y.last, t.id), CAST(coalesce(t.rank, o.rank) AS INTEGER), c.pg, x."group", g.list, c.seq, c.op, c.bytes, c.ts,
-    coalesce(y.end_ts, t.end_ts) - c.ts, coalesce(y.end_ts, t.end_ts), c.src, c.dst, NULL, 0, 1
+  SELECT g.run, g.attempt, coalesce(y.last, g.trace), CAST(coalesce(g.rank, o.rank) AS INTEGER), c.pg, x."group", g.list, c.seq, c.op, c.bytes, c.ts,
+    coalesce(y.end_ts, g.end_ts) - c.ts, coalesce(y.end_ts, g.end_ts), c.src, c.dst, NULL, 0, 1
   FROM (SELECT DISTINCT run, attempt, "group", seq, op FROM waiting WHERE NOT message) x
   CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op <> x.op
-  CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
-    AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 1 -- + and CROSS JOIN make it search by time, which has an index; else an index of all calls is built
-  CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
-  LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN goes_on y ON y.trace = t.id
-  WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
+  CROSS JOIN party g ON g.run IS x.run AND g.attempt = x.attempt AND g."group" = x."group"
+  CROSS JOIN comm c ON c.id IN (SELECT n.id FROM comm n WHERE n.id >> 40 = +g.trace AND n.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000)
+    AND +c.pg = g.pg AND +c.seq = k.seq AND +c.op = k.op AND NOT c.flags & 1
+  LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.idx LEFT JOIN goes_on y ON y.trace = g.trace
 ), raised AS MATERIALIZED ( -- calls that raised an exception
   SELECT f.run, f.attempt, coalesce(g.name, 'group ' || c.pg) AS "group", g.list, c.seq, c.op, c.bytes, c.ts, c.ts + c.duration AS until, coalesce(y.last, f.id) AS trace,
     CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank
@@ -118,16 +124,14 @@ WITH latest AS MATERIALIZED (
 ), came AS MATERIALIZED ( -- the ranks that made such a call of the group, whatever the operation. until: when the call ended or failed; NULL: it waits.
   -- threw: an exception from this call, or from what followed (torch raises in wait(), and the call is seen to end), has ended the program. (Durations are not
   -- aligned as times are: with a clock's drift of some parts in 100,000 a long wait is wrong by milliseconds.)
-  SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(f.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised,
+  SELECT DISTINCT x.run, x."group", x.seq, CAST(coalesce(g.rank, o.rank) AS INTEGER) AS rank, c.op, c.bytes, 0 AS raised,
     CASE WHEN NOT c.flags & 1 AND c.id NOT IN (SELECT id FROM torn) THEN c.ts + c.duration END AS until,
-    coalesce(y.end_ts, f.end_ts) AS end_ts, iif(y.trace, y.end_reason, f.end_reason) AS end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration - c.duration / 5000 AS threw
+    coalesce(y.end_ts, g.end_ts) AS end_ts, iif(y.trace, y.end_reason, g.end_reason) AS end_reason, NOT c.flags & 1 AND h.ts >= c.ts + c.duration - c.duration / 5000 AS threw
   FROM called x CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq
-  CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000
-    AND +c.seq = k.seq AND +c.op = k.op AND c.flags & 5 <> 4 -- as in waits
-  CROSS JOIN trace_file f ON f.id = c.id >> 40 AND f.run IS x.run AND f.attempt = x.attempt
-  LEFT JOIN process_group g ON g.trace = f.id AND g.pg = c.pg LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.rank LEFT JOIN goes_on y ON y.trace = f.id
-  LEFT JOIN thrown h ON h.trace = coalesce(y.last, f.id)
-  WHERE coalesce(g.name, 'group ' || c.pg) = x."group"
+  CROSS JOIN party g ON g.run IS x.run AND g.attempt = x.attempt AND g."group" = x."group"
+  CROSS JOIN comm c ON c.id IN (SELECT n.id FROM comm n WHERE n.id >> 40 = +g.trace AND n.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000)
+    AND +c.pg = g.pg AND +c.seq = k.seq AND +c.op = k.op AND c.flags & 5 <> 4
+  LEFT JOIN group_rank o ON o.list = g.list AND o.idx = g.idx LEFT JOIN goes_on y ON y.trace = g.trace LEFT JOIN thrown h ON h.trace = coalesce(y.last, g.trace)
   UNION SELECT x.run, x."group", x.seq, r.rank, r.op, r.bytes, 1, r.until, f.end_ts, f.end_reason, 1
   FROM called x CROSS JOIN raised r ON r.run IS x.run AND r.attempt = x.attempt AND r."group" = x."group" AND r.seq = x.seq CROSS JOIN trace_file f ON f.id = r.trace
 ), broken AS MATERIALIZED ( -- calls that ended in some ranks although others never came, because somebody had died. A call that fails in the last second of a process that is killed
@@ -136,13 +140,12 @@ WITH latest AS MATERIALIZED (
     SELECT run, "group", seq, max(CASE WHEN end_reason IS NOT 'killed' OR end_ts > until + 1000000000 THEN until END) + 200000000 AS failed,
       min(end_reason IS 'killed') AS all_killed, min(end_ts) AS first_end, max(threw) AS threw, group_concat(DISTINCT rank) AS came FROM came GROUP BY run, "group", seq)
 ), usual AS MATERIALIZED ( -- the number of bytes that most ranks came with, also those whose call has failed by now (from `came`, planning would take longer)
-  SELECT run, "group", seq, op, bytes, max(n) FROM (SELECT x.run, x."group", x.seq, x.op, c.bytes, 1000000 * count(DISTINCT t.id) - min(t.rank) AS n
+  SELECT run, "group", seq, op, bytes, max(n) FROM (SELECT x.run, x."group", x.seq, x.op, c.bytes, 1000000 * count(DISTINCT g.trace) - min(g.rank) AS n
     FROM (SELECT DISTINCT run, attempt, "group", seq, op FROM waiting WHERE NOT message) x
     CROSS JOIN collective k ON k.run IS x.run AND k.attempt = x.attempt AND k."group" = x."group" AND k.seq = x.seq AND k.op = x.op
-    CROSS JOIN comm c ON c.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000 AND +c.seq = k.seq AND +c.op = k.op -- as in waits
-    CROSS JOIN trace_file t ON t.id = c.id >> 40 AND t.run IS x.run AND t.attempt = x.attempt
-    LEFT JOIN process_group g ON g.trace = t.id AND g.pg = c.pg
-    WHERE coalesce(g.name, 'group ' || c.pg) = x."group" GROUP BY 1, 2, 3, 4, 5) GROUP BY 1, 2, 3, 4
+    CROSS JOIN party g ON g.run IS x.run AND g.attempt = x.attempt AND g."group" = x."group"
+    CROSS JOIN comm c ON c.id IN (SELECT n.id FROM comm n WHERE n.id >> 40 = +g.trace AND n.ts BETWEEN CAST(k.first_enter * 1e9 AS INTEGER) - 2000 AND CAST(k.last_enter * 1e9 AS INTEGER) + 2000)
+      AND +c.pg = g.pg AND +c.seq = k.seq AND +c.op = k.op GROUP BY 1, 2, 3, 4, 5) GROUP BY 1, 2, 3, 4
 ), place AS MATERIALIZED ( -- a call of a group that somebody waits in, or a message; the operation that most ranks call there is taken for the right one
   SELECT row_number() OVER (ORDER BY min(ts)) AS id, run, attempt, "group", list, seq, message, CASE WHEN message THEN trace END AS sender,
     op, right_bytes, count(*) FILTER (WHERE fits) AS waiting, group_concat(rank) FILTER (WHERE fits) AS waiters, coalesce(min(ts) FILTER (WHERE fits), min(ts)) AS since,
@@ -161,8 +164,8 @@ WITH latest AS MATERIALIZED (
   WHERE op = right_op AND (message OR seq = first_seq)
   GROUP BY run, "group", seq, message, CASE WHEN message THEN trace || op || coalesce(src, '') || '/' || coalesce(dst, '') END
   UNION ALL -- the last call of a group, which failed in all ranks that came to it because somebody had died (gloo notices that)
-  SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM process_group g JOIN trace_file f ON f.id = g.trace
-      WHERE g.name = k."group" AND f.run IS k.run AND f.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, b.came, CAST(k.first_enter * 1e9 AS INTEGER),
+  SELECT -row_number() OVER (ORDER BY k.run, k."group"), k.run, k.attempt, k."group", (SELECT g.list FROM party g
+      WHERE g."group" = k."group" AND g.run IS k.run AND g.attempt = k.attempt LIMIT 1), k.seq, 0, NULL, k.op, NULL, k.arrived, b.came, CAST(k.first_enter * 1e9 AS INTEGER),
     CAST((k.exit - k.first_enter) * 1e9 AS INTEGER), NULL, NULL, NULL, NULL, coalesce(b.before, d.ts, b.first_end - 1000000000), NULL,
     (b.threw IS 1) * (1 + EXISTS (SELECT 1 FROM lost_call o WHERE o.run IS k.run AND o.attempt = k.attempt AND o."group" = k."group" AND o.seq = k.seq))
   FROM broken b JOIN collective k ON k.run IS b.run AND k."group" = b."group" AND k.seq = b.seq JOIN latest l ON l.run IS k.run AND l.attempt = k.attempt
@@ -184,7 +187,7 @@ WITH latest AS MATERIALIZED (
     told IS NOT NULL AND coalesce(thrown > told, 1) AS termed, thrown IS NOT NULL OR CASE WHEN end_reason = 'exit' THEN -- by sys.exit(3), too
       (SELECT f.value <> '0' FROM fact f WHERE f.id BETWEEN first_id AND last_id AND f.kind = 'end' AND f.key = 'exit_code' ORDER BY f.id DESC LIMIT 1) IS 1 END IS 1 AS threw FROM (
     SELECT f.*, d.ts AS told, h.ts AS thrown, row_number() OVER (PARTITION BY f.run, f.rank ORDER BY f.role IS 'dataloader', p.pid IS NOT NULL,
-        coalesce((SELECT min(o.start_ts) FROM trace_file o WHERE o.program = f.program), f.start_ts) DESC, coalesce(f.finish_ts, f.end_ts) DESC) AS nth
+        iif(f.program IS NULL, f.start_ts, (SELECT min(o.start_ts) FROM trace_file o WHERE o.program = f.program)) DESC, coalesce(f.finish_ts, f.end_ts) DESC) AS nth
     FROM trace_file f LEFT JOIN parent p ON p.pid = f.ppid AND p.host IS f.host AND p.rank = f.rank AND p.run IS f.run
     LEFT JOIN told d ON d.trace = f.id LEFT JOIN thrown h ON h.trace = f.id WHERE f.rank IS NOT NULL) f WHERE nth = 1
 ), absent AS MATERIALIZED (

@@ -37,6 +37,19 @@ def test_a_fleet_is_what_it_says(fleet, build, run, sql, tmp_path):
     assert sql(db, "SELECT count(*) FROM backtrace WHERE func LIKE '%forward'")[0][0] > 0
 
 
+def test_two_jobs_on_the_same_machines_hang_each_for_its_own_reason(fleet, build, run, sql, tmp_path):
+    """Their groups have the same names, and their calls the same numbers and times."""
+    answers = {}
+    dirs = [fleet("job%d" % job, "--ranks", 16, "--nodes", 2, "--minutes", 0.05, "--step-ms", 500, "--hz", 1, "--tp", 4, "--job", job, "--hang", "%d:2" % rank)[0]
+            for job, rank in ((4711, 5), (4712, 10))]
+    for name, of in (("one", dirs[:1]), ("two", dirs[1:]), ("both", dirs)):
+        db = str(tmp_path / (name + ".db"))
+        run([build.tool("probing-convert"), "-q"] + of + [db])
+        answers[name] = set(sql(db, "SELECT run, rank, cause, \"group\", seq, op, state, level, waiters FROM hangs"))
+    assert {(row[0], row[1]) for row in answers["both"] if row[2]} == {("slurm:4711", 5), ("slurm:4712", 10)}
+    assert answers["both"] == answers["one"] | answers["two"]
+
+
 @pytest.fixture
 def merged(fleet, build, run, tmp_path):
     """merged(name, option, ...): returns the database of such a job, its truth, and the output of the conversion."""

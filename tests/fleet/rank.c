@@ -35,7 +35,7 @@ static uint64_t mono(const struct trace *t, int64_t at) {
 }
 
 static unsigned pid_of(unsigned run, unsigned rank, int copy) {
-    return 1000 + run * 20000 + local_rank(rank) * 10 + (copy ? 5 : 0);
+    return 1000 + (opt.job - 4711 + run) % 200 * 20000 + local_rank(rank) * 10 + (copy ? 5 : 0);
 }
 
 void rank_path(char *buf, size_t n, unsigned run, unsigned rank, int copy) {
@@ -63,7 +63,7 @@ static void process(struct trace *t, int64_t start) {
 
     snprintf(run, sizeof run, "%s-%u-%llu", nodes[t->node].name, pid_of(t->run, first, 0),
              (unsigned long long)(start / SECOND));
-    snprintf(job, sizeof job, "slurm:%u", opt.restarts ? 4711 : 4711 + t->run);
+    snprintf(job, sizeof job, "slurm:%u", opt.restarts ? opt.job : opt.job + t->run);
     v[TRACE_process_ts] = u(at);
     v[TRACE_process_start_ts] = u(at > SECOND ? at - SECOND : 1);
     v[TRACE_process_host] = str(nodes[t->node].name);
