@@ -286,11 +286,9 @@ static int core_open(struct origin *s, const char *path, char **why) {
     struct core *c = s->core;
     struct stat st = {0};
     Elf64_Ehdr e;
-    int rc;
-
     if ((c->fd = core_unpack(path, why)) < 0)
         return c->fd;
-    rc = fstat(c->fd, &st) < 0 ? -errno : 0;
+    int rc = fstat(c->fd, &st) < 0 ? -errno : 0;
     if (rc == 0 && !S_ISREG(st.st_mode))
         return fail(why, -EINVAL, "%s is no core file, but a directory, device or pipe", path);
     c->size = (uint64_t)st.st_size;

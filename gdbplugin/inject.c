@@ -7,10 +7,8 @@
 #define STOP_MS 500
 
 int inject_maps(struct inject *in) {
-    int rc;
-
     proc_maps_free(&in->maps);
-    rc = proc_maps_read(in->pid, &in->maps);
+    int rc = proc_maps_read(in->pid, &in->maps);
     return rc == -ENOENT || (rc == 0 && in->maps.n == 0) ? -ESRCH : rc; /* none: a zombie */
 }
 

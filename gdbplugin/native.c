@@ -98,10 +98,9 @@ static int open_regular(const char *path, uint64_t inode) {
 /* On overlay file systems the inode in the maps differs from that of stat(), so try the link in map_files first. */
 static int open_live(pid_t pid, const struct proc_map *m) {
     char path[4200];
-    int fd;
 
     snprintf(path, sizeof path, "/proc/%d/map_files/%lx-%lx", pid, m->start, m->end);
-    fd = open_regular(path, 0);
+    int fd = open_regular(path, 0);
     if (fd >= 0 || m->deleted)
         return fd;
     snprintf(path, sizeof path, "/proc/%d/root%s", pid, m->path);

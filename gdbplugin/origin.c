@@ -186,12 +186,11 @@ static void live_close(struct origin *s) {
 
 int origin_running(struct origin *s, pid_t pid, char **why) {
     pid_t group = (pid_t)proc_status_number(pid, 0, "Tgid", 10); /* pid may be any thread's id */
-    int rc;
 
     *s = (struct origin){.kind = ORIGIN_RUNNING, .close = live_close};
     *why = NULL;
     s->pid = s->reader = group > 0 ? group : pid;
-    rc = list_threads(s);
+    int rc = list_threads(s);
     if (rc == 0) {
         choose_reader(s);
         rc = proc_maps_read(s->reader, &s->maps);

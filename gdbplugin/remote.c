@@ -78,11 +78,10 @@ static int lay(struct script *s) {
     uint64_t support = r->tstate + r->at.support;
     size_t n = strlen(r->path) + 1;
     int32_t one = 1;
-    int rc;
 
     if (n > r->at.path_size || n > SCRIPT_BYTES)
         return script_no(s, -ENOTSUP, "the run directory's path is too long");
-    rc = script_write(s, support + r->at.path, r->path, n);
+    int rc = script_write(s, support + r->at.path, r->path, n);
     if (rc == 0)
         rc = script_write(s, support + r->at.pending, &one, sizeof one);
     return rc == 0 ? script_set(s, r->tstate + r->at.breaker, PLEASE_STOP) : rc;

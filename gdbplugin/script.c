@@ -12,14 +12,13 @@ int script_read(struct script *s, uint64_t addr, void *buf, size_t n) {
 
 int script_write(struct script *s, uint64_t addr, const void *buf, size_t n) {
     struct script_write *w = &s->v[s->n];
-    int rc;
 
     if (s->n == SCRIPT_WRITES || n > sizeof w->before)
         return -ENOSPC;
     w->addr = addr;
     w->n = n;
     memcpy(w->after, buf, n);
-    rc = script_read(s, addr, w->before, n);
+    int rc = script_read(s, addr, w->before, n);
     if (rc == 0) {
         s->n++; /* a partial write must be undone, too */
         rc = proc_write(s->in->pid, addr, buf, n);

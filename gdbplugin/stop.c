@@ -280,10 +280,9 @@ int stop_seize(struct stop *s, pid_t pid, int timeout_ms) {
     const uint64_t time = (uint64_t)timeout_ms * SYS_MS, deadline = sys_now() + time;
     size_t done = 0;
     pid_t stuck;
-    int rc;
 
     begin(s, pid);
-    rc = wait_interruptible(s, deadline);
+    int rc = wait_interruptible(s, deadline);
     if (rc < 0)
         goto fail;
     s->seized = 1;

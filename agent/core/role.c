@@ -33,15 +33,13 @@ void role_after_fork(void) {
 
 /* `arg`: name of the program, of the script, or of the module after -m. */
 static int is_launcher_name(const char *arg) {
-    /* clang-format off */
-    static const char *const names[] = {
-        "torchrun", "torch.distributed.run", "torch.distributed.launch", "horovodrun", "colossalai",
-        "accelerate", "accelerate.commands.launch", "deepspeed", "deepspeed.launcher.launch", "deepspeed.launcher.runner",
-    };
-    /* clang-format on */
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(basename(arg), names[i]))
-            return 1;
+    static const char names[] =
+        " torchrun torch.distributed.run torch.distributed.launch horovodrun colossalai accelerate"
+        " accelerate.commands.launch deepspeed deepspeed.launcher.launch deepspeed.launcher.runner ";
+    char word[64];
+    snprintf(word, sizeof word, " %s ", basename(arg));
+    if (strstr(names, word))
+        return 1;
     return strstr(arg, "torch/distributed/run.py") || strstr(arg, "torch/distributed/launch.py");
 }
 

@@ -86,14 +86,13 @@ static void *read_slot(struct variable *v, void *frame, void *code) {
 }
 
 static void *read_local(struct variable *v, void *frame, void *code) {
-    void *value;
     if (v->is_module) {
         CAPI_AUTO void *names = py.PyObject_GetAttrString(frame, "f_globals");
         return capi_ref(names ? py.PyDict_GetItem(names, v->path[0]) : NULL);
     }
     if (!py.PyFrame_GetVar)
         return read_slot(v, frame, code);
-    value = py.PyFrame_GetVar(frame, v->path[0]);
+    void *value = py.PyFrame_GetVar(frame, v->path[0]);
     if (!value)
         py.PyErr_Clear(); /* NameError: not assigned yet */
     return value;

@@ -112,11 +112,10 @@ static int gnu_lookup(const struct pywalk_image *im, const char *name, uint64_t 
                       uint64_t *size) {
     uint32_t head[4], hash = 5381, index, value; /* buckets, first symbol, bloom words, shift */
     uint64_t buckets, chain;
-    int rc;
 
     for (const char *p = name; *p != '\0'; p++)
         hash = hash * 33 + (unsigned char)*p;
-    rc = get(im, im->gnu_hash, head, sizeof head);
+    int rc = get(im, im->gnu_hash, head, sizeof head);
     if (rc != 0 || head[0] == 0)
         return rc != 0 ? rc : -ENOENT;
     buckets = im->gnu_hash + sizeof head + (uint64_t)head[2] * 8;

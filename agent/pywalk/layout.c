@@ -110,11 +110,10 @@ static int debug_version(const struct pywalk *pw, uint32_t *version) {
 static int debug_offsets(const struct pywalk *pw, struct pywalk_fields *f) {
     const typeof(*debug_table) *row = PYWALK_ROW(debug_table, pw->version);
     uint64_t w[MAX_WORDS];
-    int rc;
 
     if (row == NULL || row->at.words > MAX_WORDS)
         return -ENOTSUP;
-    rc = mem_read(pw, pw->runtime, w, row->at.words * sizeof *w);
+    int rc = mem_read(pw, pw->runtime, w, row->at.words * sizeof *w);
     return rc != 0 ? rc : apply(w, &row->at, f);
 }
 

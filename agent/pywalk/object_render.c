@@ -146,10 +146,9 @@ void obj_put_clean(struct render *r, const char *s) {
 void obj_put_format(struct render *r, const char *fmt, ...) {
     char text[512];
     va_list ap;
-    int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(text, sizeof text, fmt, ap);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     if (n > 0)
         obj_put_bytes(r, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);

@@ -85,14 +85,13 @@ static int interp_threads(const struct pywalk *pw, uint64_t interp, int64_t id, 
                             (uint32_t)field_of(pw, pw->runtime, f->rt_collecting) == 1;
     uint64_t ts = 0, holder = 0; /* 0: not known */
     size_t first = *n, seen = 0;
-    int rc;
 
     for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
         last = fields[i] > last ? fields[i] : last;
     if (last > sizeof bytes - 8)
         return -ENOTSUP;
     gil_holder(pw, interp, &holder);
-    rc = mem_u64(pw, interp + f->interp_threads, &ts);
+    int rc = mem_u64(pw, interp + f->interp_threads, &ts);
     while (rc == 0 && ts != 0) {
         if (*n == max) {
             *more = 1;

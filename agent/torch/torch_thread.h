@@ -61,8 +61,7 @@ struct torch_thread {
     struct ring *ring; /* from here to `torch_id` all is zeroed when a recording begins */
     uint64_t *fields;  /* of the open record, NULL: none */
     uint8_t *base, *at, *end;
-    uint64_t last, began,
-        shown; /* times of the last event, of the batch, and of torch_thread_show(), ns */
+    uint64_t last, began, shown; /* times of the last event, the batch, torch_thread_show(), ns */
     uint64_t anchor_ns, anchor_tsc;
 
     uint32_t depth; /* entries of open[] in use; deeper calls are not recorded */
