@@ -87,6 +87,10 @@ int cmd_report(int argc, char **argv) {
         code = TOOL_FAILED; /* tool_end() reports it */
     else if (rc < 0)
         code = tool_fail("cannot write %s: %s", r.output ? r.output : "the page", strerror(-rc));
+    else if (r.report.damaged && code == TOOL_OK) {
+        tool_say("%s is damaged: the page has what could still be read", argv[0]);
+        code = TOOL_PARTIAL;
+    }
     sqlite3_close(r.report.db);
     return code;
 }

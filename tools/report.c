@@ -145,6 +145,8 @@ static int put_head(struct report *r) {
         fputs("\"title\":\"Probing\",\"traces\":0,\n\"wrong\":", r->out);
         page_text(r->out, sqlite3_errmsg(r->db));
         fputs(",\n", r->out);
+        rc = sqlite3_errcode(r->db);
+        r->damaged = rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB;
         rc = SQLITE_ERROR;
     }
     sqlite3_finalize(st);

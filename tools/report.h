@@ -39,6 +39,7 @@ struct report {
     double t0, t1; /* first and last time of the traces */
     int64_t traces;
     double deadline; /* of the SQL that is running, in processor seconds; 0: none */
+    int damaged;     /* a result could not be read: the page says which */
 };
 
 /* Returns 0 or -errno. The database is not changed; temporary tables are made and removed again. */

@@ -421,6 +421,7 @@ int report_part(struct report *r, const struct question_part *part, int is_evide
         }
         if (rc == SQLITE_INTERRUPT)
             wrong = "it took too long (probing report --timeout S)";
+        r->damaged |= rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB;
         if (wrong) {
             fputs(",\"wrong\":", r->out);
             page_text(r->out, wrong);

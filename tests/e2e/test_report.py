@@ -164,6 +164,21 @@ def test_errors(build, run, job, tmp_path):
     assert not list(tmp_path.glob("*.tmp-*")) and not (tmp_path / "x.html").exists()
 
 
+def test_a_damaged_database(build, run, job, sql, tmp_path):
+    """The page has the sections that can be read, and the command says that others could not."""
+    damaged, out = tmp_path / "damaged.db", tmp_path / "out.html"
+    shutil.copy(str(job), str(damaged))
+    size = sql(job, "PRAGMA page_size")[0][0]
+    with open(str(damaged), "r+b") as f:
+        for number, in sql(job, "SELECT pageno FROM dbstat WHERE name = 'sample'"):
+            f.seek((number - 1) * size)
+            f.write(b"\x5a" * size)
+    done = run([build.tool("probing"), "report", "-o", out, damaged], check=1)
+    assert done.stderr.count("\n") == 1 and "damaged.db is damaged" in done.stderr
+    data = content(out)
+    assert "malformed" in json.dumps(data) and data["traces"] and any(p.get("rows") for s in data["sections"] for p in s["parts"])
+
+
 def test_a_section_that_takes_too_long_is_given_up(report, job):
     data = content(report(job, options=["--timeout", "0.001"]))
     assert "took too long" in json.dumps(data), "and the page is whole all the same"
