@@ -107,7 +107,8 @@ def test_deps_without_root_names_only_packages_that_exist(run, tmp_path, version
     assert "python3-dbg" in command and "patchelf" not in command, done.stderr  # optional ones, too, as root would get them
     # All else is there: nothing that needs root.
     if not recorded:
-        done = deps(run, tmp_path, 0, "build", "demo", dpkg_query="echo installed", python3='exec %s "$@"' % sys.executable, apt_cache=offers, **NO_ROOT)
+        python3 = 'case $2 in *ensurepip*) exit 0 ;; esac; exec %s "$@"' % sys.executable
+        done = deps(run, tmp_path, 0, "build", "demo", dpkg_query="echo installed", python3=python3, apt_cache=offers, **NO_ROOT)
         assert "apt-get" not in done.stderr and "PIP" in done.stdout, (done.stdout, done.stderr)
 
 
@@ -188,7 +189,7 @@ def test_the_tests_programs_are_gone_when_a_test_ends(run):
 
 def test_a_source_distribution_can_be_built(run, tmp_path):
     """It has all that make compiles and installs."""
-    pytest.importorskip("setuptools")
+    pytest.importorskip("setuptools.dist")  # Debian 13 has a folder of that name without it
     tree = tmp_path / "tree"  # setuptools puts the files together beside setup.py
     run(["git", "checkout-index", "-a", "--prefix=%s/" % tree], cwd=str(REPO))
     run([sys.executable, "setup.py", "-q", "sdist", "--dist-dir", tmp_path], cwd=str(tree))
