@@ -34,7 +34,7 @@ struct token sql_core_token(const char *p);
 /* Reads the SELECT at `select`, which follows the token `prev`. */
 void sql_core_read(struct sql_core *c, struct token prev, struct token select);
 
-/* What a SELECT is to be rewritten with. */
+/* A SELECT that is to be rewritten, the text that it stands in, and where the new text goes. */
 struct sql_rewriting {
     FILE *f; /* takes the whole new text */
     sqlite3 *db;
@@ -42,9 +42,8 @@ struct sql_rewriting {
     struct sql_core core;
     char *why; /* SQL_DIALECT_WHY bytes: a sentence where it cannot be done */
 };
-/* Has `put` rewrite the SELECTs for which `wanted` returns 1, until none is left; each time the one that ends first, so one within another, or in a WITH before it,
- * is rewritten before that. put returns 0, -ENOMEM, or -EINVAL with a
- * sentence in r->why. *out: the new text, malloc'ed, or NULL if there was no such SELECT. Returns what put returned, or -ENOMEM. */
+/* Has `put` rewrite the SELECTs for which `wanted` returns 1, until none is left; each time the one that ends first, so one within another, or in a WITH
+ * before it, is rewritten before that. put returns 0, -ENOMEM, or -EINVAL with a sentence in r->why. *out: the new text, malloc'ed, or NULL if there was no such SELECT. Returns what put returned, or -ENOMEM. */
 int sql_core_rewrite(sqlite3 *db, const char *sql, int (*wanted)(const struct sql_core *c),
                      int (*put)(const struct sql_rewriting *r), char **out, char *why);
 void sql_core_put(FILE *f, struct sql_span s);
