@@ -43,7 +43,8 @@ struct sql_rewriting {
     char *why; /* SQL_DIALECT_WHY bytes: a sentence where it cannot be done */
 };
 /* Has `put` rewrite the SELECTs for which `wanted` returns 1, until none is left; each time the one that ends first, so one within another, or in a WITH
- * before it, is rewritten before that. put returns 0, -ENOMEM, or -EINVAL with a sentence in r->why. *out: the new text, malloc'ed, or NULL if there was no such SELECT. Returns what put returned, or -ENOMEM. */
+ * before it, is rewritten before that. put returns 0, -ENOMEM, or -EINVAL with a sentence in r->why. *out: the new text, malloc'ed, or NULL if there was
+ * no such SELECT. Returns what put returned, or -ENOMEM. */
 int sql_core_rewrite(sqlite3 *db, const char *sql, int (*wanted)(const struct sql_core *c),
                      int (*put)(const struct sql_rewriting *r), char **out, char *why);
 void sql_core_put(FILE *f, struct sql_span s);
