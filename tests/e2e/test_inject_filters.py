@@ -160,8 +160,9 @@ def test_a_filter_of_one_thread(probing, target, python):
 @pytest.mark.parametrize("action, calls, refuses", [("error", [BARRIER, BPF], None), ("kill", [BARRIER], "(membarrier)")])
 def test_from_inside_of_its_container(build, run, python, tmp_path, action, calls, refuses):
     """The injector is under the same filter, and cannot read it."""
-    (tmp_path / "target.py").write_text("import time\nprint('up', flush=True)\nwhile True: time.sleep(0.01)\n")
-    (tmp_path / "inside.sh").write_text("%s target.py & until probing -t $! eval 1 --timeout 100 || [ $((tries += 1)) = %d ]; do sleep 0.2; done;"
+    (tmp_path / "target.py").write_text("import time\nopen('up', 'w').close()\nwhile True: time.sleep(0.01)\n")
+    (tmp_path / "inside.sh").write_text("%s target.py & until [ -e up ]; do sleep 0.01; done;"
+                                        " until probing -t $! eval 1 --timeout 100 || [ $((tries += 1)) = %d ]; do sleep 0.2; done;"
                                         " probing -t $! inject; echo $?; kill $! && wait $!; echo $?" % (python.path, 1 if refuses else 20))
     done = run([build.root / "tests/programs/filter", action, ",".join(map(str, calls)), "bash", tmp_path / "inside.sh"], cwd=str(tmp_path),
                env=dict(os.environ, PATH="%s:%s" % (build.bin, os.environ["PATH"])))
