@@ -226,11 +226,11 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
         live_lose(s->live, TRACE_LOST_unanswered, ticks);
         if (cpu > t->seen + BUSY_MAX_NS) /* no handler takes that long: it was left by longjmp */
             sampled_new_request(t);
-        return 1;
+        return s->coarse || sampled_cpu(t, &again) || again != cpu; /* 0: no CPU */
     }
     if (posted) {
         int barely = cpu < t->request->cpu + s->period / 4; /* has hardly run since it was asked */
-        int still = cpu == t->request->cpu && !s->coarse; /* not at all: nor has its mask changed */
+        int still = cpu == t->seen && !s->coarse;           /* not since the last tick: same mask */
         unsigned at = still ? SAMPLED_PENDING : sampled_signals(s, t);
         if (at & SAMPLED_PENDING && at & SAMPLED_BLOCKED) {
             handler_unpend(t->request);
@@ -238,6 +238,7 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
             /* It has executed none of its code since: it waits for a CPU, or runs in the kernel. So the answer will be
              * true for this tick, too. (If the handler came too late for the last request, this sends a new signal.) */
             t->request->count += ticks;
+            t->seen = cpu;
             handler_post(t->request);
             return !still;
         } else { /* the kernel keeps only one SIGURG, and somebody else's was pending */

@@ -289,11 +289,15 @@ def test_who_waits_for_a_cpu_is_looked_at_less_often(build, spawn, convert, sql,
             busy.append(subprocess.Popen(["sh", "-c", "while :; do :; done"]))
             os.sched_setaffinity(busy[-1].pid, cpu)
         os.sched_setaffinity(pid, cpu)  # the main thread's alone
-        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-        time.sleep(0.5)
-        begin, before, worked = time.monotonic(), wakes(), ran()
-        time.sleep(4)
-        woken, worked, took = wakes() - before, ran() - worked, (time.monotonic() - begin) * 1000
+        seen = []
+        for i in range(16):  # once it loses its CPU before it has got the signal, once after; for how long it ran on in between differs
+            os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+            time.sleep(0.03)
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+            time.sleep(0.1)
+            begin, before, worked = time.monotonic(), wakes(), ran()
+            time.sleep(0.2)
+            seen.append((wakes() - before, ran() - worked, (time.monotonic() - begin) * 1000))
     finally:
         for b in busy:
             b.kill()
@@ -301,7 +305,7 @@ def test_who_waits_for_a_cpu_is_looked_at_less_often(build, spawn, convert, sql,
         os.kill(pid, signal.SIGKILL)
     recorder.wait(240)
     # Twice in each tick in which it ran, and for the others once in 8 ticks (it was once a tick and more).
-    assert 0 < woken < 2 * worked + (took - worked) / 2, (woken, worked, took)
+    assert all(0 < woken < 2 * worked + (took - worked) / 4 for woken, worked, took in seen), seen
     # No tick is missing or there twice, as above.
     db = convert(trace)
     ticks, span = sql(db, """SELECT sum(s.count), (max(s.ts + s.count * t.period_ns) - min(s.ts)) / t.period_ns

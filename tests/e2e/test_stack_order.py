@@ -21,7 +21,7 @@ def sub_outer(): list(map(sub_inner, [0]))
 def sub_inner(_):
     end = time.monotonic() + %r
     print("up", flush=True)
-    while time.monotonic() < end and not os.path.exists(%r): time.sleep(0.002) if %r == "sleep" else sorted(range(2000))
+    while time.monotonic() < end and not os.path.exists(%r): time.sleep(0.002) if %r == "sleep" else sorted(range(40000))
 sub_outer()
 ''' % (float(sys.argv[3]), sys.argv[4], sys.argv[2])
 def main_outer(): main_inner()
@@ -57,7 +57,7 @@ import greenlet, os, sys, time
 def green_outer(): list(map(green_inner, [0]))
 def green_inner(_):
     print("up", flush=True)
-    while not os.path.exists(sys.argv[4]): time.sleep(0.002) if sys.argv[2] == "sleep" else sorted(range(2000))
+    while not os.path.exists(sys.argv[4]): time.sleep(0.002) if sys.argv[2] == "sleep" else sorted(range(40000))
 def main_outer(): main_inner(greenlet.greenlet(green_outer))
 def main_inner(g): g.switch()
 main_outer()
@@ -89,7 +89,7 @@ def level(k):
         body = "ctypes.PyDLL(%r).enter(%s, %r)" % (lib, path[k + 1], level(k + 1).encode())
     else:
         body = "print('up', flush=True)\\n    while not os.path.exists(%r): %s" % (
-            stop, "time.sleep(0.002)" if how == "sleep" else "sorted(range(2000))")
+            stop, "time.sleep(0.002)" if how == "sleep" else "sorted(range(40000))")
     return "import ctypes, os, time\\ndef level_%d():\\n    %s\\nlevel_%d()\\n" % (k, body, k)
 def main():
     for i in 1, 2, 3: ctypes.PyDLL(lib).enter(i, b"import ctypes")
@@ -132,9 +132,9 @@ def stacks_of(sql, db, name):
 
 
 def check_gil(sql, db, name):
-    """A thread that runs holds the GIL, whichever of its interpreters it is in."""
-    rows = sql(db, "SELECT gil FROM samples WHERE state = 'running' AND sample_id IN (SELECT sample_id FROM backtrace WHERE func LIKE ?)", "%" + name)
-    assert rows and sum(gil for gil, in rows) > 0.8 * len(rows), rows
+    """A thread that runs holds the GIL, whichever of its interpreters it is in. (It gives it up for a moment where it looks for a file.)"""
+    rows = sql(db, "SELECT gil, count FROM samples WHERE state = 'running' AND sample_id IN (SELECT sample_id FROM backtrace WHERE func LIKE ?)", "%" + name)
+    assert rows and sum(count for gil, count in rows if gil) > 0.8 * sum(count for _, count in rows), rows
 
 
 def check(build, run, record_until, convert, sql, spawn, python, source, args, order, tmp_path, spells):
