@@ -3,6 +3,8 @@
 # make lint: all checks of the sources that do not run the product. Prints one line for each step, and the
 # output of failed steps. BUILD: a folder for its own build trees.
 #
+# GCC_BUILD: a tree that gcc has built with WERROR=1 already, as .ci/run has: the steps gcc and names use that.
+#
 #   .ci/lint.sh BUILD [STEP ...]      steps: arrows schema gcc names clang asan tsan cppcheck shellcheck pyflakes format
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -12,6 +14,7 @@ mkdir -p "$build" || exit 2
 unset MAKEFLAGS MAKELEVEL MFLAGS
 export WERROR=1
 jobs=-j$(nproc)
+gcc=${GCC_BUILD:-$build/gcc}
 failed=()
 
 mapfile -t SCRIPTS < <({ git ls-files -co --exclude-standard '*.sh'; grep -lE '^#!.*(ba)?sh' .ci/* tests/*; } 2>/dev/null | sort -u)
@@ -34,9 +37,9 @@ step() { # NAME COMMAND...
 do_arrows() { python3 .ci/arrows.py && python3 .ci/examples.py; }
 # converter/SCHEMA.md explains each view and column.
 do_schema() { python3 .ci/schema-md.py --check; }
-do_gcc() { make "$jobs" O="$build/gcc" CC=gcc all; }
+do_gcc() { make "$jobs" O="$gcc" CC=gcc all; }
 # The optimisation level differs from that of gcc, because it influences the warnings.
-do_clang() { make "$jobs" O="$build/clang" CC=clang CFLAGS=-O1 all; }
+do_clang() { make "$jobs" O="$build/clang" CC=clang CFLAGS=-O0 all; }
 
 do_asan() {
     ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
@@ -80,9 +83,9 @@ do_pyflakes() {
 
 # If two folders use one name for two functions, programs would be linked without an error.
 do_names() {
-    make "$jobs" O="$build/gcc" CC=gcc libs >/dev/null || return 1
+    make "$jobs" O="$gcc" CC=gcc libs >/dev/null || return 1
     local double
-    double=$(for lib in "$build"/gcc/obj/lib*.a; do
+    double=$(for lib in "$gcc"/obj/lib*.a; do
         nm -g --defined-only "$lib" 2>/dev/null | awk 'NF == 3 && $2 ~ /[TDBRC]/ { print $3 }'
     done | sort | uniq -d)
     [ -z "$double" ] || { echo "defined in two folders: $double" && return 1; }

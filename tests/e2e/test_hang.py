@@ -296,6 +296,7 @@ def test_one_that_leaves(job, build, run):
     assert re.match(r"rank 2 \(process \d+\) on .*: exit with code 3 while others waited for it", died), (died, leaving.log())
 
 
+@pytest.mark.slow
 @pytest.mark.limit(300)
 def test_one_that_comes_too_late(build, run, job, python_torch):
     """No call is incomplete, as all ranks came; but the others' time was up. Who dies of that first is not to blame, and the answer says

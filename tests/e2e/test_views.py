@@ -105,7 +105,8 @@ print(*times, int(open("/proc/thread-self/schedstat").read().split()[1]) / 1e9)
     # Lost ticks (on a busy machine) may be missing from either; there may be a tick more or less at both ends, since a tick comes at random
     # within its period, and one more where the tick of an end came late, when the next function was there. If it waited for a processor just
     # after the nap, while the sampler had none either, that may count as part of the nap.
-    lost, error = sql(db, "SELECT sum(lost) FROM trace")[0][0] / 100, .031
+    # There, a sample of a process that sleeps may stand for 0.2 s, of which a part lies before or after (LATE_MAX).
+    lost, error = sql(db, "SELECT sum(lost) FROM trace")[0][0] / 100, .031 if waited < .1 else .231
     truth = {"nap": between - start, "deep": end - between, "spin": end - between, "both": end - start}
     sums = dict_rows(sql, db, "SELECT func, sum(count), sum(seconds), max(depth) FROM backtrace "
                               "WHERE frame_type = 'Python' GROUP BY func")

@@ -14,6 +14,12 @@
 #include "converter/sql_functions.h"
 #include "converter/tables.h"
 
+#ifdef __SANITIZE_ADDRESS__ /* takes three times as long */
+#define EVERY 5
+#else
+#define EVERY 1
+#endif
+
 static sqlite3 *made(const char *sql) {
     sqlite3 *db;
 
@@ -37,7 +43,8 @@ static int count(sqlite3 *db, const char *sql) {
 static void test_each_name(void **state) {
     sqlite3 *all = made(NULL);
     sqlite3_stmt *names;
-    int n = 0, sum = 0, total = count(all, "SELECT count(*) FROM sqlite_master WHERE sql NOT NULL");
+    int n = 0, i = 0, sum = 0,
+        total = count(all, "SELECT count(*) FROM sqlite_master WHERE sql NOT NULL");
 
     (void)state;
     assert_true(total > 80);
@@ -46,9 +53,12 @@ static void test_each_name(void **state) {
                                         " AND name NOT LIKE 'sqlite%'",
                                         -1, &names, NULL),
                      SQLITE_OK);
-    for (; sqlite3_step(names) == SQLITE_ROW; n++) {
+    while (sqlite3_step(names) == SQLITE_ROW) {
         char sql[128];
         sqlite3_stmt *st = NULL;
+        if (i++ % EVERY)
+            continue;
+        n++;
         snprintf(sql, sizeof sql, "select count(*) from \"%s\"", sqlite3_column_text(names, 0));
         sqlite3 *db = made(sql);
         if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK)
@@ -57,7 +67,7 @@ static void test_each_name(void **state) {
         sum += count(db, "SELECT count(*) FROM sqlite_master WHERE sql NOT NULL");
         sqlite3_close(db);
     }
-    assert_true(n > 80 && sum < n * total / 4); /* and not much more */
+    assert_true(n > 80 / EVERY && sum < n * total / 4); /* and not much more */
     sqlite3_finalize(names);
     sqlite3_close(all);
 }

@@ -19,6 +19,11 @@
 #include "traces/varint.h"
 
 #define TS (SYNTHETIC_MONO + 5000000)
+#ifdef __SANITIZE_ADDRESS__ /* each conversion takes four times as long */
+#define EVERY 6
+#else
+#define EVERY 1
+#endif
 enum { STACK = 0x900000, OTHER_STACK, MODULE = 0x71, OTHER_MODULE, NAME = 0x81 };
 
 static char dir[] = "/tmp/test_tables.XXXXXX", path[64];
@@ -201,7 +206,7 @@ static void every_record_has_a_table(void **state) {
     assert_true(without == database());
     for (unsigned id = 1; id <= TRACE_MAX_ID; id++) {
         const struct trace_record *rec = trace_record_by_id(id);
-        if (!rec || rec->kind != TRACE_KIND_DATA)
+        if (!rec || rec->kind != TRACE_KIND_DATA || id % EVERY)
             continue;
         make(rec, 0, 0);
         if (database() == without)
@@ -232,10 +237,12 @@ static void every_field_is_loaded(void **state) {
         for (unsigned i = 0; is_loaded(rec) && i < rec->nfields; i++) {
             char name[64];
             int known = 0;
+            if ((id + i) % EVERY)
+                continue;
             snprintf(name, sizeof name, "%s.%s", rec->name, rec->fields[i].name);
             for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++)
                 known |= strcmp(name, left_out[k]) == 0;
-            if (i == 0 || is_fitted(rec)) {
+            if (!one || is_fitted(rec)) {
                 make(rec, i, 0);
                 one = database();
             }
