@@ -143,14 +143,12 @@ static int upkeep(struct sampler *s, uint64_t now) {
         if (rc == -EAGAIN)
             return rc;
         if (rc == 0) /* else the list was changing: try again at the next tick */
-            s->listed = now;
-        if (rc) /* the program may have closed the file through which memory is read */
+            s->listed = now, s->listed_whole = whole ? now : s->listed_whole;
+        else /* the program may have closed the file through which memory is read */
             memory_init();
         s->unlisted = rc ? s->unlisted + 1 : 0;
         if (s->unlisted == TORN_TRIES)
             sampler_threads_note(st, now, 1, "the list of threads cannot be read: no new ones");
-        if (rc == 0 && whole)
-            s->listed_whole = now;
         __atomic_store_n(&s->live->threads, st->n, __ATOMIC_RELAXED);
     }
     int missed = __atomic_load_n(&st->unwind.map.missed, __ATOMIC_RELAXED);
@@ -241,6 +239,8 @@ static void come_on_time(struct sampler *s, int nice) {
 static int sample(struct sampler *s) {
     struct sampler_table *st = &s->table;
     uint64_t next = s->covered ? s->covered : sys_now();
+    st->since = next;
+    sampler_threads_list(st, sys_now()); /* now: it reads the threads' CPU clocks */
     for (;;) {
         s->covered = next;
         uint64_t period = period_of(s);

@@ -73,9 +73,12 @@ void sampler_threads_flush(struct sampler_table *s) {
 void sampler_threads_set_period(struct sampler_table *s, uint64_t period) {
     if (period == s->period)
         return;
+    for (struct sampled *t = s->thread; t < s->thread + s->n; t++) {
+        t->backoff = (struct backoff){0};
+        if (!s->period && t->seen) /* after a pause, whose CPU time is in no sample */
+            sampled_cpu(t, &t->request->cpu_base);
+    }
     s->period = period;
-    for (uint32_t i = 0; i < s->n; i++)
-        s->thread[i].backoff = (struct backoff){0};
 }
 
 /* ---- threads come and go ---- */
@@ -153,6 +156,8 @@ static void sampled_add(struct sampler_table *s, const struct pywalk_thread *th,
     t->tid = th->tid;
     t->ident = th->ident;
     t->clock = cpu_clock(th->tid);
+    uint64_t cpu, most = sys_now() - s->since;
+    t->request->cpu_base = !sampled_cpu(t, &cpu) && cpu > most ? cpu - most : 0;
     t->tstate = t->states[0] = th->tstate;
     t->interp = t->request->interp = th->interp;
     t->listed = s->listing;
@@ -173,11 +178,9 @@ static void sampled_remove(struct sampler_table *s, uint32_t i, uint64_t now) {
 }
 
 static struct sampled *sampled_find(struct sampler_table *s, uint32_t tid, uint32_t hint) {
-    if (hint < s->n && s->thread[hint].tid == tid)
-        return &s->thread[hint];
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->thread[i].tid == tid)
-            return &s->thread[i];
+    for (uint32_t i = hint; i < hint + s->n; i++)
+        if (s->thread[i % s->n].tid == tid)
+            return &s->thread[i % s->n];
     return NULL;
 }
 
@@ -204,13 +207,11 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
      * that thread runs, and must not take the creator's entry. */
     for (int i = n; i-- > 0;) {
         struct pywalk_thread *th = &s->list[i];
-        struct sampled *t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
-        if (!t && !is_alive(th->tid, 1)) {
+        if (!sampled_find(s, th->tid, (uint32_t)(n - 1 - i)) && !is_alive(th->tid, 1))
             th->tid = main_thread(th->ident);
-            t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
-            if (!t && !is_alive(th->tid, 1))
-                continue;
-        }
+        struct sampled *t = sampled_find(s, th->tid, (uint32_t)(n - 1 - i));
+        if (!t && !is_alive(th->tid, 1))
+            continue;
         if (t && t->listed == s->listing) {
             /* One more state of the thread. Before 3.10, another thread may run in it, if there is one (the main interpreter's
              * states come last). */
@@ -222,11 +223,9 @@ int sampler_threads_list(struct sampler_table *s, uint64_t now) {
             }
             continue;
         }
-        if (t && t->ident != th->ident) { /* the id was given to another thread */
-            sampled_remove(s, (uint32_t)(t - s->thread), now);
-            t = NULL;
-        }
-        if (!t) {
+        if (!t || t->ident != th->ident) { /* new; its id may have been another thread's */
+            if (t)
+                sampled_remove(s, (uint32_t)(t - s->thread), now);
             sampled_add(s, th, now);
             continue;
         }

@@ -67,6 +67,7 @@ struct sampler_table {
     struct pywalk_frame again[CAPTURE_FRAMES]; /* a second reading */
     struct sampled thread[HANDLER_REQUESTS];   /* the first n in use */
     uint32_t n, listing;
+    uint64_t since;         /* when the ticks began: CPU time used before is in no sample */
     uint64_t newest;        /* pywalk_threads_newest() at the last listing */
     uint32_t epoch;         /* the dictionary epoch that pending stacks belong to */
     uint32_t segment;       /* trace segment that has the threads' records */

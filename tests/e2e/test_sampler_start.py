@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from conftest import PYTHONS
+
 # Preloaded before the agent: it decides by $TROUBLE what the agent's threads find.
 TROUBLE = r"""
 #define _GNU_SOURCE
@@ -147,3 +149,64 @@ def test_a_recording_without_samples_says_why(troubled, what, said):
     assert samples == 0 and len(notes) == 1 and re.search(said, notes[0]), (samples, lost, notes, ticks)
     # If Python was there and recognized, its ticks count as lost, unless nothing could be recorded any more.
     assert what == "uninitialised" or "make no sense" in notes[0] or lost > 0.9 * ticks, (samples, lost, notes, ticks)
+
+
+BEFORE = """
+import os, subprocess, sys, threading, time
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(1000))
+
+def probing(*words):
+    subprocess.run([sys.argv[1], "-t", str(os.getpid())] + list(words), check=True, stdout=subprocess.DEVNULL)
+
+def other():
+    burn(0.5)
+    done.set()
+    over.wait()
+
+done, over = threading.Event(), threading.Event()
+how = sys.argv[2]
+if how == "exec":
+    burn(0.5)
+    os.execv(sys.executable, [sys.executable, __file__, sys.argv[1], "after"])
+if how == "inject":
+    threading.Thread(target=other).start()
+    burn(0.5)
+    done.wait()
+    before = time.thread_time()
+    probing("inject", "-r", "100", "-o", sys.argv[3])
+    burn(0.3)
+if how == "pause":
+    burn(0.3)
+    probing("config", "sample_rate=0")
+    time.sleep(0.3)  # a pause begins and ends within a tenth of a second
+    before = time.thread_time()
+    burn(0.6)
+    before = time.thread_time() - before
+    probing("config", "sample_rate=0.01")
+    time.sleep(0.3)
+    burn(0.3)
+if how == "after":
+    before = 0
+    burn(0.3)
+print(time.thread_time() - before)
+over.set()
+"""
+
+
+@pytest.mark.parametrize("how", ("inject", "exec", "pause"))
+def test_cpu_time_before_the_ticks_is_in_no_sample(build, record, run, convert, sql, tmp_path, how):
+    """The first sample of a thread that was hours old stood for all of these hours."""
+    args = [str(build.tool("probing")), how, str(tmp_path / "in.zst")]
+    if how == "inject":
+        (tmp_path / "before.py").write_text(BEFORE)
+        trace, stdout = tmp_path / "in.zst", run([PYTHONS[0].path, tmp_path / "before.py"] + args).stdout
+    else:
+        done = record(BEFORE, *args, hz=100)
+        trace, stdout = done.trace, done.stdout
+    db = convert(trace, *([str(trace) + ".d"] if how == "exec" else []))
+    of_main, others = [sql(db, "SELECT coalesce(sum(cpu_seconds), 0) FROM threads WHERE tid %s pid" % which)[0][0] for which in ("=", "<>")]
+    assert 0.2 < of_main < float(stdout) + 0.1 and others < 0.1, (of_main, others, stdout)
