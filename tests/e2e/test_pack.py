@@ -322,3 +322,276 @@ def test_an_input_that_is_gone_when_its_turn_comes(build, fleet, run, pack, tmp_
                 left = all_files(tmp_path / "place")
                 assert len(left) == 7 and left.items() < all_files(tmp_path / "whole").items()
     assert not (tmp_path / "one.zst").exists()
+
+
+def test_segments_that_are_not_all_good(build, spawn, pack, convert, sql, tmp_path, monkeypatch):
+    """A damaged segment stays as it is; the others are packed separately."""
+    monkeypatch.setenv("PROBING_SEGMENT_SIZE", "64K")
+    _, parts = in_segments(build, spawn, tmp_path)
+    parts[0].write_bytes(parts[0].read_bytes()[:-300])
+    was = {p: p.read_bytes() for p in parts}
+    before = sql(convert(tmp_path / "t.zst", check=1), "SELECT count(*), count(DISTINCT trace_id) FROM samples")
+    assert "stays as it is" in pack("--replace", "--no-symbols", tmp_path / "t.zst", check=1).stderr
+    assert [p.read_bytes() == was[p] for p in parts] == [True] + [False] * (len(parts) - 1)
+    assert sql(convert(tmp_path / "t.zst", check=1), "SELECT count(*), count(DISTINCT trace_id) FROM samples") == before
+
+
+def test_replace(recorded, pack, convert, tmp_path):
+    before, sizes = convert(recorded), {p: os.path.getsize(str(p)) for p in list(tmp_path.glob("*.zst.d/*.zst")) + [recorded]}
+    broken = tmp_path / "broken.zst"
+    broken.write_bytes(recorded.read_bytes()[:-400])
+    kept = broken.read_bytes()
+    assert "stays as it is" in pack("--replace", recorded, broken, check=1).stderr
+    assert broken.read_bytes() == kept
+    assert all(os.stat(str(p)).st_mode & 0o777 == 0o600 for p in sizes) and all(symbol_blocks(p) for p in sizes)
+    same_rows(before, convert(recorded))
+    assert not list(tmp_path.glob(".probing-pack*")) and not list(tmp_path.glob("*.d/.probing-pack*"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a file away")
+def test_replace_keeps_who_may_read_it(recorded, pack, tmp_path):
+    """A trace that was opened to others stays so, and one that root packs stays its owner's."""
+    for n, mode in enumerate((0o644, 0o640, 0o400)):
+        one = tmp_path / ("mode%d.zst" % n)
+        one.write_bytes(recorded.read_bytes())
+        os.chmod(str(one), mode)
+        os.chown(str(one), 54321, 54322)
+        pack("--replace", one)
+        now = os.stat(str(one))
+        assert (now.st_mode & 0o777, now.st_uid, now.st_gid) == (mode | 0o600, 54321, 54322)
+
+
+def test_damaged(recorded, pack, convert, sql, tmp_path):
+    """What is good is packed; the packed trace says what is missing, as the original does."""
+    data = bytearray(recorded.read_bytes())
+    offsets = [pos for pos, header, _ in format_reader.blocks(bytes(data)) if header and header["kind"] == 2]
+    data[offsets[0] + 90] ^= 0x55
+    bad = tmp_path / "bad.zst"
+    bad.write_bytes(bytes(data))
+    before = convert(bad, check=1)
+    done = pack(bad, "-o", tmp_path / "p.zst", check=1)
+    assert "damaged: 1 block" in done.stderr
+    after = convert(tmp_path / "p.zst", check=1)
+    assert sql(before, "SELECT count(*) FROM sample") == sql(after, "SELECT count(*) FROM sample")
+    assert sql(after, "SELECT complete FROM trace") == [(0,)] and sql(after, "SELECT count(*) FROM lost WHERE reason = 'missing_blocks'") == [(1,)]
+    for junk in (b"", b"not a trace", b"\x28\xb5\x2f\xfd" + bytes(90)):
+        (tmp_path / "junk.zst").write_bytes(junk)
+        assert "junk.zst" in pack(tmp_path / "junk.zst", "-o", tmp_path / "x.zst", check=3).stderr
+        assert not (tmp_path / "x.zst").exists()
+        both = pack(tmp_path / "junk.zst", recorded, "-o", tmp_path / "y.zst", check=1)
+        assert "junk.zst" in both.stderr
+        (tmp_path / "y.zst").unlink()
+
+
+def test_what_was_cut_off_is_so_when_packed(build, run, pack, sql, tmp_path):
+    """A rank whose trace was cut off is not one that came to no more collectives."""
+    job, convert = tmp_path / "job", build.tool("probing-convert")
+    run([str(build.root / "tests" / "fleet" / "probing-fleet"), "--quiet", "--out", str(job), "--ranks", "2", "--nodes", "1", "--minutes", "0.1",
+         "--hz", "2", "--layers", "1", "--seed", "21", "--tear", "0"])
+    pack(job, "-o", str(tmp_path / "packed") + "/", check=1)
+    pack(job, "-o", tmp_path / "one.zst", check=1)
+    cut, whole = (p.read_bytes() for p in sorted(job.glob("*/*.zst")))
+    (tmp_path / "joined.zst").write_bytes(cut + whole)
+    found = []
+    for n, source in enumerate((job, tmp_path / "packed", tmp_path / "one.zst", tmp_path / "joined.zst")):
+        run([convert, "-q", source, tmp_path / ("%d.db" % n)], check=False)
+        found.append([sql(tmp_path / ("%d.db" % n), q) for q in ("SELECT reason, count FROM lost ORDER BY 1", "SELECT rank, cause, seq, state FROM hangs",
+                                                                "SELECT rank, complete, end_reason FROM trace ORDER BY 1")])
+    assert found[0] == found[1] == found[2] == found[3] and found[0][0][0][0] == "cut_off_bytes" and found[0][0][0][1] > 0
+
+
+def test_what_was_cut_off_among_others(build, run, pack, sql, tmp_path):
+    """The beginning of a block stays the end of its own trace, which others follow: also where packing added blocks, so that its number was used again, and
+    where the trace was one of several in a file before."""
+    job, convert = tmp_path / "job", build.tool("probing-convert")
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", str(job), "--ranks", "3", "--nodes", "1", "--minutes", "0.1",
+         "--hz", "10", "--seed", "21", "--tear", "0"])
+    traces = sorted(job.glob("*/*.zst"))
+    pack(job, "-o", tmp_path / "one.zst", check=1)
+    (tmp_path / "joined.zst").write_bytes(b"".join(p.read_bytes() for p in traces))
+    pack(tmp_path / "joined.zst", "-o", tmp_path / "two.zst", check=1)
+    pack(tmp_path / "one.zst", "-o", tmp_path / "again.zst", check=1)
+    found = []
+    for n, source in enumerate((job, tmp_path / "one.zst", tmp_path / "two.zst", tmp_path / "again.zst")):
+        run([convert, "-q", source, tmp_path / ("%d.db" % n)], check=1)
+        found.append([sql(tmp_path / ("%d.db" % n), q) for q in ("SELECT reason, count FROM lost", "SELECT rank, complete FROM trace ORDER BY 1",
+                                                                "SELECT count(*), sum(count) FROM samples")])
+    assert found[0] == found[1] == found[2] == found[3], found
+    assert found[0][:2] == [[("cut_off_bytes", found[0][0][0][1])], [(0, 0), (1, 1), (2, 1)]]
+
+
+@pytest.mark.slow
+def test_copies_count_once(recorded, pack, convert, sql, tmp_path):
+    shutil.copy(recorded, tmp_path / "copy.zst")
+    done = pack(recorded, tmp_path / "copy.zst", "-o", tmp_path / "p.zst")
+    assert "the same recording" in done.stderr
+    same_rows(convert(recorded), convert(tmp_path / "p.zst"))
+
+
+def test_while_it_is_recorded(build, spawn, pack, convert, sql, tmp_path):
+    """What has been written so far is packed into another file; packing it in place is refused."""
+    script = tmp_path / "s.py"
+    script.write_text(SCRIPT.replace("SECONDS", "300"))
+    trace = tmp_path / "t.zst"
+    recorder = spawn([build.tool("probing-record"), "-q", "-r", "100", "-o", trace, "python3", script], ready="up")
+
+    def has_samples():
+        (tmp_path / "p.zst").unlink(missing_ok=True)
+        done = pack(trace, "-q", "-o", tmp_path / "p.zst", check=None)  # it may hold nothing yet
+        return done.returncode == 0 and sql(convert(tmp_path / "p.zst"), "SELECT count(*) FROM sample")[0][0] > 0
+
+    wait_until(has_samples)
+    assert "recorded" in pack("--in-place", trace, check=3).stderr
+    recorder.send_signal(signal.SIGTERM)
+    recorder.wait(240)
+    assert sql(convert(trace), "SELECT complete FROM trace") == [(1,)]
+
+
+def test_module_paths_that_are_no_files(record_calls, pack, tmp_path):
+    """A trace may name any path: if a FIFO lies where a library should, it is not waited for."""
+    library = make_library(tmp_path)
+    trace = record_calls(library, options=["--no-symbols"]).trace
+    library.unlink()
+    os.mkfifo(str(library))
+    pack(trace, "-q", "-o", tmp_path / "p.zst", timeout=240)
+    pack("--in-place", trace, "-q", timeout=240)
+
+
+def test_what_a_killed_pack_has_left(build, run, pack, tmp_path):
+    """The next pack there removes its unfinished file, but not a file that another pack is writing, nor another file with such a name."""
+    golden = pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
+    left, busy, mine = (tmp_path / (".probing-pack-" + name) for name in ("leftxx", "busyxx", "minexx"))
+    left.write_bytes(golden.read_bytes()[:1000])
+    busy.write_bytes(golden.read_bytes()[:1000])
+    mine.write_text("my own\n")
+    with open(str(busy)) as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        pack(golden, "-q", "--no-symbols", "-o", tmp_path / "p.zst")
+        assert sorted(p.name for p in tmp_path.glob(".probing-pack-*")) == [busy.name, mine.name]
+    pack(golden, "-q", "--no-symbols", "-o", tmp_path / "q.zst")
+    assert sorted(p.name for p in tmp_path.glob(".probing-pack-*")) == [mine.name]
+
+
+BASIC = pathlib.Path(__file__).resolve().parents[1] / "golden" / "basic.zst"
+
+
+def pack_stopped(build, place, inject):
+    """Returns the command of a pack into a.zst that strace kills, or holds up, where it locks the file that it has made."""
+    place.mkdir()
+    return ["strace", "-f", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:" + inject, build.tool("probing"), "pack", "-q", "--no-symbols", "-o",
+            place / "a.zst", BASIC]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_a_pack_that_was_killed_before_it_wrote_anything(build, run, pack, tmp_path):
+    """It looks up names for most of its time, while its file is empty."""
+    place = tmp_path / "place"
+    assert run(pack_stopped(build, place, "signal=KILL:when=1"), check=None).returncode != 0
+    left, = place.iterdir()
+    assert left.name.startswith(".probing-pack-") and left.stat().st_size == 0
+    (place / ".probing-pack-of-mine").write_text("")  # longer than ours
+    pack(BASIC, "-q", "--no-symbols", "-o", place / "b.zst")
+    assert sorted(p.name for p in place.iterdir()) == [".probing-pack-of-mine", "b.zst"]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_two_packs_begin_at_once(build, spawn, pack, tmp_path):
+    """One that has made its file and not locked it yet, when another removes what was left: it makes another file."""
+    place = tmp_path / "place"
+    slow = spawn(pack_stopped(build, place, "delay_enter=2s:when=1"))
+    wait_until(lambda: list(place.iterdir()))
+    pack(BASIC, "-q", "--no-symbols", "-o", place / "b.zst")
+    assert slow.wait(240) == 0
+    assert (place / "a.zst").read_bytes() == (place / "b.zst").read_bytes() and sorted(p.name for p in place.iterdir()) == ["a.zst", "b.zst"]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_names_whose_writer_was_killed_are_added_again(build, run, pack, record_calls, convert, sql, tmp_path):
+    """Wherever the trace ends then, its records are there, and the next one makes of it what the first would have made."""
+    library = make_library(tmp_path)
+    trace = record_calls(library, options=["--no-symbols"]).trace
+    was, place = trace.read_bytes(), tmp_path / "t.zst"
+    samples = sql(convert(trace), "SELECT count(*) FROM sample")
+    pack("--in-place", "-q", trace)
+    whole = trace.read_bytes()
+    assert len(whole) > len(was) and whole.startswith(was)
+
+    def again():
+        states.append(place.read_bytes())
+        run([build.tool("probing-convert"), "-q", "-f", place, tmp_path / "t.db"], check=None)
+        assert sql(tmp_path / "t.db", "SELECT count(*) FROM sample") == samples
+        pack("--in-place", "-q", place)
+        assert place.read_bytes() == whole, len(states)
+
+    states, killed = [], True
+    while killed:
+        place.write_bytes(was)
+        killed = run(["strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", "inject=pwrite64:signal=KILL:when=%d" % (len(states) + 1),
+                      build.tool("probing"), "pack", "--in-place", "-q", place], check=None).returncode != 0
+        again()
+    assert states[0] == was and states[-1] == whole and sum(was < state < whole for state in states) >= 2  # cut off within the seek table
+    for cut in (len(was) + 10, len(was) + 100):  # within the hint, and the block
+        place.write_bytes(whole[:cut])
+        again()
+    place.write_bytes(was + bytes(5000))  # the machine stopped
+    again()
+
+
+@pytest.mark.parametrize("limit, how", [("a file size limit", "--in-place"), ("a full disk", "--replace"), ("a full disk", "-o")]
+                         + [pytest.param(*p, marks=pytest.mark.slow) for p in [("a file size limit", "--replace"), ("a file size limit", "-o"), ("a full disk", "--in-place")]])
+def test_no_room(build, run, record_calls, tmp_path, limit, how):
+    """The trace stays as its process left it, no half file is left, and one line says so."""
+    library = make_library(tmp_path)
+    trace = record_calls(library, options=["--no-symbols"]).trace
+    fill = -(os.path.getsize(str(trace)) + 8) % 4096
+    trace.write_bytes(trace.read_bytes() + b"\x50\x2a\x4d\x18" + fill.to_bytes(4, "little") + bytes(fill)) # up to the end of its page
+    size = os.path.getsize(str(trace))
+    assert symbol_blocks(trace) == []
+    place = tmp_path / "small"
+    place.mkdir()
+    if limit == "a full disk":
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dk" % (size // 1024 + 4), "none", place], check=False,
+                          stderr=subprocess.DEVNULL).returncode:
+            pytest.skip("cannot mount a small file system")
+    try:
+        copy = place / "t.zst"
+        shutil.copy(trace, copy)
+        command = [build.tool("probing"), "pack", how] + ([place / "p.zst"] if how == "-o" else []) + [copy]
+        if limit == "a full disk":
+            subprocess.run(["sh", "-c", "cat /dev/zero > fill 2>/dev/null"], cwd=place, check=False)
+        else:
+            command = ["prlimit", "--fsize=%d" % (size + 100 if how == "--in-place" else 2000)] + command
+        done = run(command, check=3)
+        assert len(done.stderr.splitlines()) == 1 and ("t.zst" in done.stderr or "p.zst" in done.stderr)
+        assert copy.read_bytes() == trace.read_bytes()
+        assert sorted(p.name for p in place.iterdir()) == (["fill", "t.zst"] if limit == "a full disk" else ["t.zst"])
+    finally:
+        if limit == "a full disk":
+            subprocess.run(["umount", place], check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.pythons(torch=True, count=1)
+def test_torch_packed_elsewhere(build, record, pack, convert, python, tmp_path):
+    """A recording without symbols is packed here, and converted where only the tools are."""
+    from test_complete import TRAIN
+    trace = record(TRAIN, python=python, hz=200, options=["--no-symbols"]).trace
+    here = convert(trace)
+    pack(trace, "-q", "-o", tmp_path / "p.zst")
+    alone = convert_alone(tools_alone(build, tmp_path / "root"), tmp_path / "p.zst")
+    same_rows(here, alone)
+
+
+def test_a_stop_leaves_nothing(build, spawn, record_calls, tmp_path):
+    library = make_library(tmp_path)
+    trace = record_calls(library, options=["--no-symbols"]).trace
+    was = trace.read_bytes()
+    many = tmp_path / "many"
+    many.mkdir()
+    for i in range(400):
+        (many / ("%d.zst" % i)).write_bytes(was)
+    packer = spawn([build.tool("probing"), "pack", many, "-l", "22", "-o", tmp_path / "p.zst"], stderr=subprocess.DEVNULL)
+    wait_until(lambda: list(tmp_path.glob(".probing-pack*")) or packer.poll() is not None)
+    packer.send_signal(signal.SIGTERM)
+    assert packer.wait(240) in (0, 3, -signal.SIGTERM)  # -SIGTERM: the signal came when everything was written
+    assert not list(tmp_path.glob(".probing-pack*"))
