@@ -184,6 +184,17 @@ static int give_anchors(struct boot *b, struct anchors *from) {
     return err;
 }
 
+static int is_loopback(const struct trace_value *master) {
+    static const char *const begins[] = {"127.", "localhost:", "::1", "[::1]"};
+
+    for (unsigned i = 0; i < sizeof begins / sizeof *begins; i++) {
+        size_t n = strlen(begins[i]);
+        if (master->n >= n && memcmp(master->p, begins[i], n) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 int align_trace(struct align *a, struct reader *r, int all) {
     char text[5][256];
     struct who w = {.t = {.rank = -1}};
@@ -215,6 +226,9 @@ int align_trace(struct align *a, struct reader *r, int all) {
      * machine only. */
     const struct trace_value *name = w.job.n ? &w.job : w.master.n ? &w.master : &w.run;
     w.t.run = align_mix((uint64_t)(w.job.n ? 1 : w.master.n ? 2 : 3), name->p, name->n);
+    /* A launcher's job may hold several trainings side by side. A loopback address may be one that nobody uses, of any machine. */
+    if (w.job.n && w.master.n && !is_loopback(&w.master))
+        w.t.run = align_mix(w.t.run, w.master.p, w.master.n);
     w.t.start_utc = anchors.n && w.t.start <= ALIGN_TIME_MAX
                         ? anchors.v[0].real + ((int64_t)w.t.start - anchors.v[0].mono)
                         : 0;

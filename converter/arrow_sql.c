@@ -303,9 +303,10 @@ static int open_database(struct sql *s, const char *path, const char *sql) {
             "made by %s version of probing (its tables are version %d, these %d): names may differ; convert its traces anew%s",
             version > OUTPUT_SCHEMA_VERSION ? "a newer" : "an older", version,
             OUTPUT_SCHEMA_VERSION, version > OUTPUT_SCHEMA_VERSION ? ", or use that version" : "");
+    /* python.memory is then the same as memory, as in probing query. Reading the schema a second time takes as long as all else that a short question needs, so it
+     * is done only for a text that may mean it. */
     char *attach =
-        sqlite3_mprintf("ATTACH %Q AS python",
-                        path); /* python.memory is then the same as memory, as in probing query */
+        sql_schemas_may_name(sql, "python") ? sqlite3_mprintf("ATTACH %Q AS python", path) : NULL;
     if (attach)
         sqlite3_exec(s->db, attach, NULL, NULL, NULL);
     sqlite3_free(attach);

@@ -227,6 +227,10 @@ static int is_about_names(const char *sql) {
            strcasestr(sql, "pragma") || strcasestr(sql, "sqlite_");
 }
 
+int sql_schemas_may_name(const char *sql, const char *schema) {
+    return strcasestr(sql, schema) || is_about_names(sql);
+}
+
 /* Returns 1 when name i must be made. Making a name plans its SELECT, which takes longer than most answers. */
 static int is_wanted(const char *sql, unsigned i) {
     return !sql || is_about_names(sql) || sql_schemas_names(sql, i);

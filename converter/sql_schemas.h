@@ -24,5 +24,7 @@ int sql_schemas_attach(sqlite3 *db, const char *sql);
 /* Returns the SELECT of name i, NULL after the last; and whether a text may use that name. */
 const char *sql_schemas_reads(unsigned i);
 int sql_schemas_names(const char *sql, unsigned i);
+/* Returns whether the text may name a schema, or ask which ones there are. */
+int sql_schemas_may_name(const char *sql, const char *schema);
 
 #endif

@@ -40,7 +40,7 @@ static void find_live_parts(void) {
 /* For a recording that is going on: selects all tables and views, but of `kinds` only those that `sql` can refer to. */
 static int live_part(struct schema_part *p, const char *sql, int kinds, int no_stacks) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    const char *others = strstr(schema, NO_STACKS), *end = strstr(others, "--@ runs");
+    const char *others = strstr(schema, NO_STACKS), *end = strstr(others, "--@ clones");
 
     pthread_once(&once, find_live_parts);
     *p = live_parts;
@@ -178,13 +178,23 @@ int tables_hold_hangs(sqlite3 *db) {
     return rc;
 }
 
-enum { HAS_JOBS = 1, HAS_RUNS = 2, HAS_RANKS = 4, HAS_SEGMENTS = 8 }; /* HAS_RANKS: or attempts */
+/* HAS_RANKS: or attempts */
+enum {
+    HAS_JOBS = 1,
+    HAS_RUNS = 2,
+    HAS_RANKS = 4,
+    HAS_SEGMENTS = 8,
+    HAS_BOOTS = 16,
+    HAS_MASTERS = 32
+};
 
 /* Returns what the traces have, in one statement as each takes longer to prepare than to run; all of it when that cannot be told. */
 static int kinds_of_traces(sqlite3 *db) {
     return tables_number(db, "SELECT (count(job) > 0) + 2 * (min(run) IS NOT max(run))"
                              " + 4 * coalesce(max(attempt OR rank IS NOT NULL), 0)"
-                             " + 8 * coalesce(max(end_reason IS 'rotated'), 0) FROM trace_file");
+                             " + 8 * coalesce(max(end_reason IS 'rotated'), 0)"
+                             " + 16 * (min(boot_id) IS NOT max(boot_id))"
+                             " + 32 * (min(master) IS NOT max(master)) FROM trace_file");
 }
 
 int tables_finish(sqlite3 *db, int adding, int is_cache) {
@@ -204,14 +214,20 @@ int tables_finish(sqlite3 *db, int adding, int is_cache) {
     int kinds = kinds_of_traces(db);
     if (rc == SQLITE_OK && kinds & HAS_SEGMENTS)
         rc = run_part(db, "--@ segments", "--@ functions");
+    if (rc == SQLITE_OK && kinds & HAS_BOOTS) {
+        rc = run_part(db, "--@ clones", "--@ runs");
+        kinds = kinds_of_traces(db);
+    }
     if (rc == SQLITE_OK && kinds & HAS_JOBS) {
         rc = run_part(db, "--@ runs", "--@ jobs");
         kinds = kinds_of_traces(db);
     }
     if (rc == SQLITE_OK && kinds & HAS_RUNS) {
-        rc = run_part(db, "--@ jobs", "--@ sums");
+        rc = run_part(db, "--@ jobs", "--@ trials");
         kinds = kinds_of_traces(db);
     }
+    if (rc == SQLITE_OK && kinds & HAS_RANKS && kinds & (HAS_BOOTS | HAS_MASTERS))
+        rc = run_part(db, "--@ trials", "--@ sums");
     if (rc == SQLITE_OK && kinds & HAS_RANKS)
         rc = run_part(db, "--@ sums", "--@ places");
     if (rc == SQLITE_OK && !is_cache && tables_number(db, is_told) == 1)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "../converter/convert.h"
 #include "live_inputs.h"
@@ -126,6 +127,9 @@ static int run(struct inputs *in, struct convert_options opt, int json, int quie
     int err = convert(in, &opt, &res);
     double seconds = progress_seconds(&c.progress);
     progress_end(&c.progress);
+    if (err == -EINTR)
+        return tool_fail("%s: interrupted: %s", opt.out,
+                         access(opt.out, F_OK) == 0 ? "it is as it was" : "nothing was written");
     if (err)
         return tool_fail("%s", res.error);
     if (json)

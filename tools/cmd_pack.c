@@ -46,7 +46,8 @@ static const char help[] =
     "TRACE and DIR are as for probing-convert: with trace.zst comes trace.zst.d/.\n"
     "\n"
     "  -o, --output OUT   OUT.zst: all traces in one file; a directory (an existing one, or a name\n"
-    "                     that ends in /): a file for each process. Nothing is written over\n"
+    "                     that ends in /): a file for each process, except those that are packed\n"
+    "                     there already. Nothing is written over\n"
     "      --replace      each file takes the place of what it was packed from, once it is whole; of a\n"
     "                     trace in several files (rotation) the last one, and the others go.\n"
     "                     Damaged ones and those that are still written stay as they are\n"
@@ -59,7 +60,8 @@ static const char help[] =
     "  -h, --help         this text\n"
     "      --version      print the version\n"
     "\n"
-    "Exit status: 0 done; 1 done, but an input was damaged or could not be used; 2 wrong usage;\n"
+    "Exit status: 0 done; 1 done, but an input was damaged or could not be used, or the work was\n"
+    "stopped after the first traces (the same command goes on); 2 wrong usage;\n"
     "3 nothing was written.\n";
 
 static int tick(void *ctx) {
@@ -78,13 +80,22 @@ static void say(void *ctx, const char *path, const char *line) {
 
 /* ---- where it goes ---- */
 
-static int failed(const char *path, int rc) {
+/* done: how many of the `of` traces or files were finished before. Returns the exit code. */
+static int failed(const char *path, int rc, size_t done, size_t of) {
+    char so_far[160] = "nothing was changed";
+
+    if (done)
+        snprintf(so_far, sizeof so_far,
+                 "%zu of %zu are packed, each of them whole; the same command packs the others",
+                 done, of);
     if (rc == -EINTR)
-        return tool_fail("%s: stopped, nothing was written", path);
-    return tool_fail("cannot write %s: %s%s", path, strerror(-rc),
-                     rc == -EEXIST ? " (nothing is written over: choose another name)"
-                     : rc == -ENOSPC || rc == -EFBIG ? " (nothing was changed)"
-                                                     : "");
+        tool_say("%s: stopped: %s", path, so_far);
+    else if (rc == -ESTALE)
+        tool_say("%s: not written, because an input changed", path);
+    else
+        tool_say("cannot write %s: %s (%s)", path, strerror(-rc),
+                 rc == -EEXIST ? "nothing is written over: choose another name" : so_far);
+    return done ? TOOL_PARTIAL : TOOL_FAILED;
 }
 
 /* Packs all processes into one file. */
@@ -96,10 +107,10 @@ static int into_file(struct pack *p, const struct options *o) {
         rc = pack_process(p, &p->process[i], fd);
     if (fd >= 0)
         rc = pack_file_done(fd, rc, temporary, o->out, 0);
-    return rc ? failed(o->out, rc) : 0;
+    return rc ? failed(o->out, rc, 0, 0) : 0;
 }
 
-/* Finds a name in the output directory that no file has. */
+/* Finds a name in the output directory that no file has. Returns 0; 1: a file there has the packed trace already; or -errno. */
 static int free_name(const struct options *o, const struct pack_process *proc,
                      char path[PATH_MAX]) {
     const char *slash = o->out[strlen(o->out) - 1] == '/' ? "" : "/";
@@ -114,28 +125,41 @@ static int free_name(const struct options *o, const struct pack_process *proc,
             return -ENAMETOOLONG;
         if (access(path, F_OK) < 0)
             return 0;
+        int is_there = pack_is_packed(proc, path);
+        if (is_there)
+            return is_there;
     }
     return -ENOSPC;
 }
 
+/* Packs each process into a file of its own. What an earlier pack has left complete there is not done again, so that one that was stopped can go on. */
 static int into_directory(struct pack *p, const struct options *o) {
     char temporary[PATH_MAX], path[PATH_MAX];
 
-    int made = own_dir_make(o->out, 0700);
-    if (made < 0)
-        return failed(o->out, made);
-    for (size_t i = 0; i < p->n; i++) {
-        int rc = free_name(o, &p->process[i], path);
-        if (rc)
-            return failed(o->out, rc);
-        int fd = pack_file_new(path, temporary);
-        rc = fd < 0 ? fd : pack_process(p, &p->process[i], fd);
-        if (fd >= 0)
-            rc = pack_file_done(fd, rc, temporary, path, 0);
-        if (rc)
-            return failed(path, rc);
+    int made = own_dir_make(o->out, 0700), rc = made < 0 ? made : 0;
+    for (size_t i = 0; !rc && i < p->n; i++) {
+        if ((rc = free_name(o, &p->process[i], path)) > 0) {
+            p->there++;
+            for (size_t k = 0; k < p->process[i].n; k++)
+                p->bytes_in -= p->process[i].part[k].bytes;
+        }
+        if (rc == 0) {
+            size_t written = p->written;
+            uint64_t bytes_out = p->bytes_out;
+            int fd = pack_file_new(path, temporary);
+            rc = fd < 0 ? fd : pack_process(p, &p->process[i], fd);
+            if (fd >= 0)
+                rc = pack_file_done(fd, rc, temporary, path, 0);
+            if (rc) { /* the file is gone */
+                p->written = written;
+                p->bytes_out = bytes_out;
+            }
+        }
+        rc = rc == -ESTALE || rc > 0 ? 0 : rc;
+        if (!rc && p->tick(p->ctx))
+            rc = -EINTR;
     }
-    return 0;
+    return rc ? failed(o->out, rc, p->written + p->there, p->n) : 0;
 }
 
 /* For --in-place: only adds the names of native code to each trace. */
@@ -162,7 +186,7 @@ static int add_names(struct pack *all, const struct inputs *in, struct job *g, i
             all->failed++;
         } else {
             progress_clear(&g->progress);
-            rc = failed(path, err);
+            rc = failed(path, err, all->written, in->n);
         }
     }
     complete_free(&c);
@@ -172,8 +196,8 @@ static int add_names(struct pack *all, const struct inputs *in, struct job *g, i
 /* ---- the command ---- */
 
 static void summary(const struct pack *p, const struct inputs *in, const struct options *o,
-                    double seconds) {
-    char before[TOOL_TEXT], after[TOOL_TEXT], took[TOOL_TEXT];
+                    double seconds, int stopped) {
+    char before[TOOL_TEXT], after[TOOL_TEXT], took[TOOL_TEXT], there[64] = "";
 
     if (o->json) {
         cJSON *j = cJSON_CreateObject();
@@ -181,6 +205,8 @@ static void summary(const struct pack *p, const struct inputs *in, const struct 
             cJSON_AddStringToObject(j, "output", o->out);
         cJSON_AddNumberToObject(j, "files", (double)in->n);
         cJSON_AddNumberToObject(j, "traces", (double)p->written);
+        cJSON_AddNumberToObject(j, "there", (double)p->there);
+        cJSON_AddBoolToObject(j, "stopped", stopped);
         cJSON_AddNumberToObject(j, "damaged", p->damaged);
         cJSON_AddNumberToObject(j, "failed", p->failed);
         cJSON_AddNumberToObject(j, "bytes_in", (double)p->bytes_in);
@@ -188,10 +214,12 @@ static void summary(const struct pack *p, const struct inputs *in, const struct 
         cJSON_AddNumberToObject(j, "seconds", seconds);
         progress_print(j);
     }
-    if (!o->quiet)
-        tool_say("%s%s%zu trace%s of %zu file%s, %s before, %s after, in %s", o->out ? o->out : "",
-                 o->out ? ": " : "", p->written, p->written == 1 ? "" : "s", in->n,
-                 in->n == 1 ? "" : "s", tool_size(p->bytes_in, before),
+    if (p->there)
+        snprintf(there, sizeof there, " (and %zu that were there already)", p->there);
+    if (!o->quiet && !stopped)
+        tool_say("%s%s%zu trace%s%s of %zu file%s, %s before, %s after, in %s",
+                 o->out ? o->out : "", o->out ? ": " : "", p->written, p->written == 1 ? "" : "s",
+                 there, in->n, in->n == 1 ? "" : "s", tool_size(p->bytes_in, before),
                  tool_size(p->bytes_out, after), tool_duration(seconds, took));
 }
 
@@ -212,12 +240,12 @@ static int run(struct pack *p, struct inputs *in, struct options *o) {
         rc = pack_replace(p, in, &at);
         if (rc) {
             progress_clear(&g.progress);
-            rc = failed(at, rc);
+            rc = failed(at, rc, p->written, in->n);
         }
     } else {
         rc = pack_find(p, in);
         if (rc)
-            rc = failed(o->out, rc);
+            rc = failed(o->out, rc, 0, 0);
         else if (!p->n)
             rc = tool_fail("no input could be used: nothing was written");
         else
@@ -226,12 +254,11 @@ static int run(struct pack *p, struct inputs *in, struct options *o) {
     p->ctx = NULL;
     seconds = progress_seconds(&g.progress);
     progress_end(&g.progress);
-    if (rc)
-        return rc;
-    if (!p->written)
+    if (!p->written && !p->there)
         return TOOL_FAILED;
-    summary(p, in, o, seconds);
-    return p->damaged || p->failed ? TOOL_PARTIAL : TOOL_OK;
+    if (!rc || rc == TOOL_PARTIAL)
+        summary(p, in, o, seconds, rc);
+    return rc ? rc : p->damaged || p->failed ? TOOL_PARTIAL : TOOL_OK;
 }
 
 /* Checks where the output is to go: -o, --replace or --in-place. Returns 0, or the exit code. */

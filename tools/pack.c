@@ -79,6 +79,13 @@ static int put_seek_table(struct out *o) {
     return rc;
 }
 
+/* An input that cannot be read any more, or has lost rows, since pack_find() read it. */
+static int changed(struct pack *p, const struct pack_part *part, const char *how) {
+    p->say(p->ctx, part->path, how);
+    p->failed++;
+    return -ESTALE;
+}
+
 /*
  * Copies the beginning of a block that the trace was cut off in, so that the packed trace is cut off, too: its process may have done more. The block gets
  * the next number here. Otherwise, if another trace follows, it would look like the first block of a trace of its own.
@@ -86,7 +93,8 @@ static int put_seek_table(struct out *o) {
 static int put_tail(struct out *o, const struct pack_part *part) {
     uint8_t buf[65536];
     struct trace_hint h;
-    int fd = open(part->path, O_RDONLY | O_CLOEXEC | O_NOCTTY), rc = fd < 0 ? -errno : 0;
+    int fd = open(part->path, O_RDONLY | O_CLOEXEC | O_NOCTTY),
+        rc = fd < 0 ? changed(o->p, part, strerror(errno)) : 0;
 
     for (uint64_t left = part->tail_bytes; !rc && left;) {
         ssize_t n =
@@ -95,7 +103,8 @@ static int put_tail(struct out *o, const struct pack_part *part) {
             h.seq = o->b->seq;
             trace_hint_put(buf, &h);
         }
-        rc = n > 0 ? write_all(o->fd, buf, (size_t)n) : n < 0 ? -errno : -ESTALE;
+        rc = n > 0 ? write_all(o->fd, buf, (size_t)n)
+                   : changed(o->p, part, n < 0 ? strerror(errno) : "it was changed meanwhile");
         left -= n > 0 ? (size_t)n : 0;
         o->p->bytes_out += n > 0 ? (size_t)n : 0;
     }
@@ -144,9 +153,11 @@ static int is_symbols(const struct reader_block *b) {
 }
 
 /* Copies the blocks of one part; first, last: it is the first, the last part of its process. */
-static int copy_part(struct out *o, struct reader *r, int first, int last) {
+static int copy_part(struct out *o, struct reader *r, const struct pack_part *part, int first,
+                     int last) {
     struct reader_data data = {0};
     uint32_t expected = 0;
+    uint64_t rows = 0;
     int rc = 0;
 
     for (size_t i = 0; !rc && i < reader_blocks(r); i++) {
@@ -162,6 +173,8 @@ static int copy_part(struct out *o, struct reader *r, int first, int last) {
             continue;
         }
         struct trace_block_header h = data.h;
+        if (!rc && h.kind == TRACE_KIND_DATA && !is_symbols(b))
+            rows += h.count;
         if (!rc && is_symbols(b))
             continue; /* put_symbols() writes all symbols, these and those that were missing */
         if (!rc && h.kind == TRACE_KIND_DICT &&
@@ -180,20 +193,23 @@ static int copy_part(struct out *o, struct reader *r, int first, int last) {
             rc = -EINTR;
     }
     reader_data_free(&data);
-    return rc;
+    return rc || rows >= part->rows ? rc : changed(o->p, part, "it was changed meanwhile");
 }
 
 /* Opens the part's trace, which may be one of several in its file. */
-static int open_part(struct reader **r, const struct pack_part *part) {
+static int open_part(struct pack *p, struct reader **r, const struct pack_part *part) {
     int rc = reader_open(r, part->path);
 
     for (unsigned k = 1; !rc && k < part->number; k++) {
         rc = reader_next(*r);
         rc = rc > 0 ? 0 : rc < 0 ? rc : -ESTALE;
     }
-    if (rc && *r)
+    if (!rc)
+        return 0;
+    if (*r)
         reader_close(*r);
-    return rc;
+    *r = NULL;
+    return rc == -ENOMEM ? rc : changed(p, part, reader_strerror(rc));
 }
 
 /* Writes the names of native code in all parts, each address once. */
@@ -211,7 +227,7 @@ static int put_symbols(struct out *o, const struct pack_process *proc) {
     keys_init(&done);
     for (size_t i = 0; !rc && i < proc->n; i++) {
         struct reader *r;
-        rc = open_part(&r, &proc->part[i]);
+        rc = open_part(p, &r, &proc->part[i]);
         if (rc)
             break;
         rc = complete_records(&p->complete, r, o->b, &done);
@@ -229,10 +245,10 @@ int pack_process(struct pack *p, struct pack_process *proc, int fd) {
     keys_init(&o.dictionaries);
     for (size_t i = 0; !rc && i < proc->n; i++) {
         struct reader *r = NULL;
-        rc = open_part(&r, &proc->part[i]);
+        rc = open_part(p, &r, &proc->part[i]);
         if (rc)
             break;
-        rc = copy_part(&o, r, i == 0, i + 1 == proc->n);
+        rc = copy_part(&o, r, &proc->part[i], i == 0, i + 1 == proc->n);
         if (proc->part[i].tail_bytes && i + 1 < proc->n)
             o.b->seq++; /* the block that was cut off is missing */
         reader_close(r);

@@ -26,7 +26,9 @@ struct pack_part {
     uint64_t first;  /* when it began: ts of its first process record */
     uint64_t *at;    /* ts of all its process records; a joined trace has those of its parts */
     size_t said;
-    uint64_t end; /* the offset in the file at which it ends */
+    uint64_t end;  /* the offset in the file at which it ends */
+    uint64_t rows; /* that can be read in blocks of data, except the names of native code */
+    int has_end;   /* it says that its recording ended */
     uint64_t bytes, damaged_records, damaged_blocks, tail_bytes;
 };
 
@@ -53,15 +55,19 @@ struct pack {
     unsigned damaged, failed,
         copies; /* number of parts with a loss; of inputs that gave nothing; of parts that occurred twice */
     uint64_t bytes_in, bytes_out;
-    size_t written; /* number of traces */
+    size_t written,
+        there; /* number of traces; of those that were in the output directory already */
     struct complete complete;
     int ready; /* 1: `complete` is initialized */
 };
 
 /* Inspects all inputs. Returns 0 or -ENOMEM; prints and counts the inputs that cannot be used. */
 int pack_find(struct pack *p, const struct inputs *in);
-/* Writes the process's trace to fd, at its current position. Returns 0, -EINTR or -errno. */
+/* Writes the process's trace to fd, at its current position. Returns 0, -EINTR or -errno; -ESTALE: an input is no longer what pack_find() found (which
+ * was printed and counted), so what was written is of no use. */
 int pack_process(struct pack *p, struct pack_process *proc, int fd);
+/* Returns 1 if the file is a packed trace that has all that the process's parts have; 0; or -ENOMEM. */
+int pack_is_packed(const struct pack_process *proc, const char *path);
 void pack_free(struct pack *p);
 
 #endif

@@ -103,6 +103,18 @@ static int is_copy(struct pack *p, struct pack_process *proc, const struct pack_
     return 0;
 }
 
+/* Counts the rows of a trace that was read by reader_loss(). Symbols are not counted: packing looks them up anew. */
+static void count_rows(const struct reader *r, struct pack_part *part) {
+    for (size_t i = 0; i < reader_blocks(r); i++) {
+        const struct reader_block *b = reader_block(r, i);
+        if (b->state != READER_GOOD)
+            continue;
+        if (b->kind == TRACE_KIND_DATA && !(b->types >> TRACE_symbol & 1))
+            part->rows += b->count;
+        part->has_end |= (int)(b->types >> TRACE_end & 1);
+    }
+}
+
 static int add(struct pack *p, struct reader *r, const char *path, unsigned number) {
     struct pack_process who, *proc;
     struct pack_part part = {.path = path, .number = number};
@@ -123,6 +135,7 @@ static int add(struct pack *p, struct reader *r, const char *path, unsigned numb
     }
     if (!known)
         who.key[0] = 0;
+    count_rows(r, &part);
     part.bytes = reader_size(r);
     part.end = reader_end(r);
     part.damaged_records = loss.damaged_records;
@@ -182,6 +195,44 @@ int pack_find(struct pack *p, const struct inputs *in) {
         reader_close(r);
     }
     return rc;
+}
+
+/* Returns whether b has every `process` record of a. */
+static int says_all(const struct pack_part *b, const struct pack_part *a) {
+    size_t k = 0;
+
+    for (size_t i = 0; i < a->said; i++) {
+        for (k = 0; k < b->said && b->at[k] != a->at[i];)
+            k++;
+        if (k == b->said)
+            return 0;
+    }
+    return 1;
+}
+
+int pack_is_packed(const struct pack_process *proc, const char *path) {
+    struct pack_process who;
+    struct pack_part there = {.path = path};
+    struct reader_loss loss;
+    struct reader *r;
+    uint64_t rows = 0;
+    int rc = *proc->key ? reader_open(&r, path) : -ENOENT;
+
+    if (rc)
+        return rc == -ENOMEM ? rc : 0;
+    int known = reader_loss(r, &loss) ? -ENOMEM : identify(r, &who, &there);
+    count_rows(r, &there);
+    int same = known > 0 && !loss.damaged_blocks && !loss.damaged_bytes && !loss.excess_blocks &&
+               reader_is_last(r) && strcmp(who.key, proc->key) == 0 &&
+               there.has_end == proc->part[proc->n - 1].has_end &&
+               !loss.tail_bytes == !proc->part[proc->n - 1].tail_bytes;
+    for (size_t i = 0; i < proc->n; i++) {
+        rows += proc->part[i].rows;
+        same = same && says_all(&there, &proc->part[i]);
+    }
+    free(there.at);
+    reader_close(r);
+    return known < 0 ? known : same && there.rows == rows;
 }
 
 void pack_free(struct pack *p) {

@@ -253,8 +253,9 @@ int pack_replace(struct pack *all, const struct inputs *in, const char **failed_
         if (rc == -EBUSY) {
             all->say(all->ctx, r.at, "another process writes it: it stays as it is");
             all->failed++;
-            rc = 0;
         }
+        if (rc == -EBUSY || rc == -ESTALE) /* the second was printed and counted */
+            rc = 0;
     }
     *failed_at = r.at;
     for (size_t i = 0; i < r.n; i++)

@@ -35,13 +35,13 @@ CREATE TABLE trace_file(
   finish_ts INTEGER,         -- when another process completed the trace of a process that was killed; NULL: the process completed it itself
   signal INTEGER,            -- the signal that killed it, if probing-record was its parent; NULL: none, or not known
   periods INTEGER NOT NULL,  -- number of its rows in table period
-  run TEXT,                  -- the run that it belongs to: the launcher's job over all nodes, else HOST-PID-START[-NAMESPACE] of the first process
+  run TEXT,                  -- the run that it belongs to: the launcher's job over all nodes, else HOST-PID-START[-NAMESPACE] of the first process; see 90_after_load.sql, parts clones to trials
   job TEXT,                  -- as the launcher names it: elastic:ID, mpi:ID, slurm:JOB[.STEP]; NULL: none
   recording TEXT,            -- identifies the recording whatever its file is called: boot, process, start time; prefixed with 'part ' when not all of it was converted
   clock_group INTEGER,       -- times of traces in the same group may be compared (table clock_boot); NULL: not known
   attempt INTEGER NOT NULL,  -- 0; when a launcher starts ranks again, the number of this start: 0, 1, ... (90_after_load.sql, part sums)
   program INTEGER,           -- the id of one of the traces that are the files of one program (rotation), the same in all of them; NULL: the trace is alone
-  first_run TEXT             -- its run before the runs of one job were joined (90_after_load.sql, parts runs and jobs)
+  first_run TEXT             -- its run before the runs of one job were joined or told apart (90_after_load.sql, parts clones to trials)
 );
 
 -- The boots of the machines that the traces were recorded on, and how the time of each was determined. All traces of one boot share one clock. method:

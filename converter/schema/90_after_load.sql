@@ -30,6 +30,14 @@ SELECT s.ts / 1e9 AS timestamp, t.id AS trace_id, t.pid, t.rank, (SELECT h.tid F
 FROM trace_file t
 CROSS JOIN sample s ON s.id BETWEEN t.first_id AND t.last_id;
 
+--@ clones
+-- Skipped when all traces are of one boot.
+-- Machines that share a name (containers, virtual machines started from one image) may each have a first process with the same number and start time: then its
+-- boot tells one run from the other. Processes on other hosts have inherited the run's name, and keep it.
+UPDATE trace_file AS f SET run = f.run || '-' || substr(f.boot_id, 1, 8) FROM (
+  SELECT run FROM trace_file WHERE boot_id <> '' AND substr(run, 1, length(host) + 1) = host || '-' GROUP BY run HAVING min(boot_id) < max(boot_id)) c
+WHERE f.run = c.run AND f.boot_id <> '' AND substr(f.run, 1, length(f.host) + 1) = f.host || '-';
+
 --@ runs
 -- Skipped when there is no job.
 -- A run over several nodes has a first process on each of them; the launcher's job joins them into one run.
@@ -56,6 +64,25 @@ UPDATE trace_file SET run = (SELECT coalesce(min(r), trace_file.run) FROM (
 WHERE job IS NULL AND run IN (SELECT run FROM place);
 DROP TABLE met;
 DROP TABLE place;
+
+--@ trials
+-- Skipped when all traces are of one boot and have one rendezvous address.
+-- A job of the launcher (a Slurm allocation) may hold several trainings side by side, each with its own rendezvous address and its own rank 0, 1, ...: they are
+-- runs of their own. When a training is started again with another address, the former processes have ended, so that they are one. A loopback address
+-- is one for each machine.
+CREATE TABLE trial AS SELECT id, run, first_run, rank, clock, boot_id, start_ts, end_ts,
+  iif(master LIKE '127.%' OR master LIKE 'localhost:%' OR master LIKE '%::1%', host || substr(master, length(rtrim(master, '0123456789'))), master) AS place
+FROM trace_file WHERE master IS NOT NULL AND run IS NOT NULL;
+CREATE INDEX trial_rank ON trial(run, rank) WHERE rank IS NOT NULL;
+DELETE FROM trial WHERE run NOT IN (SELECT a.run FROM trial a JOIN trial b ON b.run = a.run AND b.rank = a.rank AND b.place > a.place
+  WHERE a.rank IS NOT NULL AND b.rank IS NOT NULL AND (a.boot_id = b.boot_id OR (a.clock <> 'none' AND b.clock <> 'none'))
+    AND 2 * (min(a.end_ts, b.end_ts) - max(a.start_ts, b.start_ts)) > min(a.end_ts - a.start_ts, b.end_ts - b.start_ts));
+UPDATE trace_file AS f SET run = f.run || '@' || t.place FROM trial t WHERE t.id = f.id;
+-- The launcher has no address: it belongs to the processes that it started, if these are of one training.
+UPDATE trace_file AS f SET run = f.run || '@' || t.place FROM (
+  SELECT run, first_run, min(place) AS place FROM trial GROUP BY run, first_run HAVING min(place) = max(place)) t
+WHERE f.master IS NULL AND f.run = t.run AND f.first_run = t.first_run;
+DROP TABLE trial;
 
 --@ sums
 -- Skipped when no process has a rank.

@@ -214,6 +214,46 @@ def test_traces_of_a_boot_have_one_clock(merged, sql):
     assert max(offsets) - min(offsets) < 1000
 
 
+def test_two_trainings_of_one_launchers_job(fleet, build, run, sql, tmp_path):
+    """A Slurm job that holds two trainings side by side on the same machines: two runs, whose collectives are not each other's, and the clocks are compared by
+    those of both. A job that starts its ranks again, with another address, stays one run."""
+    shape = ("--ranks", 8, "--nodes", 4, "--minutes", 0.3, "--hz", 1, "--layers", 1, "--offset", 1, "--seed", 3)
+    alone = fleet("one", *shape)[0]
+    both = [alone, fleet("two", *shape, "--port", 29501, "--step-ms", 130)[0]]
+    found = []
+    for inputs in ([alone], both):
+        db = str(tmp_path / ("%d.db" % len(inputs)))
+        assert "say that they are rank" not in run([build.tool("probing-convert"), "-q"] + inputs + [db]).stderr
+        found.append((sql(db, "SELECT run, traces, ranks FROM runs ORDER BY 1"), sql(db, "SELECT min(matches) FROM clock_alignment WHERE NOT reference")[0][0],
+                      sql(db, "SELECT count(*), min(arrived), max(arrived) FROM collectives WHERE size = 8")))
+    assert found[0][0] == [("slurm:4711", 8, 8)]
+    assert found[1][0] == [("slurm:4711@node000:29500", 8, 8), ("slurm:4711@node000:29501", 8, 8)]
+    assert found[1][1] > 1.5 * found[0][1] and found[1][2][0][0] > 1.5 * found[0][2][0][0] and found[1][2][0][1:] == (8, 8)
+    # the same when the second is added later
+    db = str(tmp_path / "added.db")
+    run([build.tool("probing-convert"), "-q", both[0], db])
+    run([build.tool("probing-convert"), "-qa", both[1], db])
+    assert sql(db, "SELECT run, traces, ranks FROM runs ORDER BY 1") == found[1][0]
+    # Started again: the first start has ended, so that it is one run with two attempts.
+    with sqlite3.connect(db) as c:
+        c.execute("UPDATE trace_file SET start_ts = start_ts + 100000000000, end_ts = end_ts + 100000000000 WHERE run LIKE '%29501'")
+        c.execute("UPDATE trace_file SET run = first_run")
+    c.close()
+    third = fleet("three", "--ranks", 1, "--nodes", 1, "--minutes", 0.05, "--hz", 1, "--job", 4712, "--seed", 9)[0]
+    run([build.tool("probing-convert"), "-qa", third, db])
+    assert sql(db, "SELECT run, attempt, count(*) FROM trace WHERE run LIKE '%4711%' GROUP BY 1, 2 ORDER BY 2") == [("slurm:4711", 0, 8), ("slurm:4711", 1, 8)]
+
+
+def test_machines_of_one_name_whose_jobs_begin_alike(fleet, build, run, sql, tmp_path):
+    """Host, process and start time of their first processes are the same: the boot tells them apart."""
+    jobs = [fleet(name, "--ranks", 4, "--nodes", 2, "--minutes", 0.1, "--hz", 1, "--layers", 1, "--seed", seed, "--job", job)[0]
+            for name, seed, job in (("a", 3, 4711), ("b", 4, 4911))]
+    run([build.tool("probing-convert"), "-q"] + jobs + [tmp_path / "out.db"])
+    assert sql(tmp_path / "out.db", "SELECT count(DISTINCT first_run) FROM trace_file") == [(2,)]  # node000, node001
+    assert sql(tmp_path / "out.db", "SELECT run, traces, ranks FROM runs ORDER BY 1") == [("slurm:4711", 4, 4), ("slurm:4911", 4, 4)]
+    assert sql(tmp_path / "out.db", "SELECT max(arrived) FROM collectives WHERE size = 4") == [(4,)]
+
+
 def test_clocks_that_nothing_compares_say_so(fleet, build, run, sql, tmp_path):
     a, _ = fleet("a", "--ranks", 8, "--nodes", 2, "--minutes", 0.2, "--seed", 1)
     b, _ = fleet("b", "--ranks", 4, "--nodes", 1, "--minutes", 0.2, "--seed", 2)

@@ -250,8 +250,78 @@ def test_nothing_is_written_over(recorded, pack, tmp_path):
     directory.mkdir()
     pack(recorded, "-q", "-o", directory)
     first = {p: p.read_bytes() for p in directory.iterdir()}
+    victim = sorted(first)[0]
+    victim.write_bytes(b"mine")
     pack(recorded, "-q", "-o", directory)
-    assert len(list(directory.iterdir())) == 2 * len(first) and all(p.read_bytes() == b for p, b in first.items())
+    assert victim.read_bytes() == b"mine" and (directory / victim.name.replace(".zst", "-2.zst")).read_bytes() == first.pop(victim)
+    assert len(list(directory.iterdir())) == len(first) + 2 and all(p.read_bytes() == b for p, b in first.items())
+
+
+@pytest.fixture
+def fleet(build, run, tmp_path):
+    run([build.root / "tests" / "fleet" / "probing-fleet", "--quiet", "--out", tmp_path / "job", "--ranks", "8", "--nodes", "2", "--minutes", "0.1", "--hz", "5"])
+    return tmp_path / "job"
+
+
+def all_files(place):
+    return {p.name: p.read_bytes() for p in place.iterdir()}
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@pytest.mark.parametrize("inject, code", [("renameat2:signal=TERM:when=4", 1), ("renameat2:signal=KILL:when=4", None), ("fsync:error=ENOSPC:when=9", 1)])
+def test_a_pack_into_a_directory_goes_on_where_it_was_stopped(build, fleet, pack, run, tmp_path, inject, code):
+    """Ctrl-C, a kill and a full disk leave whole files only; the same command does the rest, and nothing twice."""
+    place, whole = tmp_path / "place", tmp_path / "whole"
+    pack(fleet, "-q", "--no-symbols", "-o", str(whole) + "/")
+    done = run(["strace", "-f", "-o", "/dev/null", "-e", "trace=" + inject.split(":")[0], "-e", "inject=" + inject, build.tool("probing"), "pack", "--json",
+                "--no-symbols", fleet, "-o", str(place) + "/"], check=code)
+    begun = {p.name: p.read_bytes() for p in place.glob("*.zst") if not p.name.startswith(".")}
+    assert 0 < len(begun) < 8 and begun.items() < all_files(whole).items()
+    if code:
+        assert "%d of 8 are packed" % len(begun) in done.stderr, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["traces"], told["there"], told["stopped"]) == (len(begun), 0, True) and all_files(place) == begun
+    done = pack(fleet, "--no-symbols", "--json", "-o", str(place) + "/")
+    told = json.loads(done.stdout)
+    assert (told["traces"], told["there"], told["stopped"]) == (8 - len(begun), len(begun), False)
+    assert "%d traces (and %d that were there already) of 8 files" % (8 - len(begun), len(begun)) in done.stderr
+    assert all_files(place) == all_files(whole)
+    # A trace that has less than the input, or whose packed file was damaged, does not count as packed.
+    one, other = sorted(place.iterdir())[:2]
+    source, = fleet.glob("*/%s" % one.name)
+    ends = [pos for pos, header, _ in format_reader.blocks(source.read_bytes()) if header]
+    (tmp_path / "begun.zst").write_bytes(source.read_bytes()[:ends[-3]])
+    one.unlink()
+    pack(tmp_path / "begun.zst", "-q", "--no-symbols", "-o", place, check=None)
+    damaged = bytearray(other.read_bytes())
+    damaged[len(damaged) // 2] ^= 0x55
+    other.write_bytes(bytes(damaged))
+    assert json.loads(pack(fleet, "--no-symbols", "--json", "-o", place).stdout)["there"] == 6
+    for name in (one.name, other.name):
+        assert (place / name.replace(".zst", "-2.zst")).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_an_input_that_is_gone_when_its_turn_comes(build, fleet, run, pack, tmp_path):
+    """The others are packed; and no file appears that has less than its input had."""
+    gone = sorted(fleet.glob("*/*.zst"))[5]
+    pack(fleet, "-q", "--no-symbols", "-o", str(tmp_path / "whole") + "/")
+
+    def packed(out, inject):
+        return run(["strace", "-f", "-o", tmp_path / "log", "-P", gone, "-e", "trace=openat"] + inject + [build.tool("probing"), "pack", "--no-symbols", fleet, "-o", out],
+                   check=None)
+    assert packed(tmp_path / "all.zst", []).returncode == 0
+    opens = (tmp_path / "log").read_text().count("openat(")
+    assert opens > 2  # to find it, to copy it, for its symbols
+    for when in range(2, opens + 1):
+        for out, code in ((str(tmp_path / "place") + "/", 1), (str(tmp_path / "one.zst"), 3)):
+            shutil.rmtree(str(tmp_path / "place"), ignore_errors=True)
+            done = packed(out, ["-e", "inject=openat:error=ENOENT:when=%d+" % when])
+            assert done.returncode == code and str(gone) in done.stderr, done.stderr
+            if code == 1:
+                left = all_files(tmp_path / "place")
+                assert len(left) == 7 and left.items() < all_files(tmp_path / "whole").items()
+    assert not (tmp_path / "one.zst").exists()
 
 
 def test_segments_that_are_not_all_good(build, spawn, pack, convert, sql, tmp_path, monkeypatch):

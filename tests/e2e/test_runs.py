@@ -136,6 +136,25 @@ def test_ranks_that_a_launcher_starts_by_themselves(begin, convert, sql, tmp_pat
     assert sql(convert(tmp_path / "trace.zst.old"), "SELECT traces FROM runs") == [(6,)]
 
 
+def test_two_trainings_side_by_side_in_one_job(build, convert, sql, tmp_path):
+    """A batch script that starts two launchers at once: each has ranks of its own, and their own address. The launchers' processes go with their ranks."""
+    launcher = """
+import os, subprocess, sys
+env = lambda rank: dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[1])
+ranks = [subprocess.Popen([sys.executable, "-c", sys.argv[2]], env=env(r)) for r in range(2)]
+sys.exit(max(p.wait() for p in ranks))
+"""
+    rank = "import os, time\nopen('up%s%s' % (os.environ['MASTER_PORT'], os.environ['RANK']), 'w')\nwhile len([n for n in os.listdir('.') if n[:2] == 'up']) < 4: time.sleep(0.01)\ntime.sleep(1)"
+    jobs = [subprocess.Popen([build.tool("probing-record"), "-q", "-o", "./", PY, "-c", launcher, port, rank], cwd=str(tmp_path), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, universal_newlines=True, env=dict(os.environ, SLURM_JOB_ID="99")) for port in ("29601", "29602")]
+    for job in jobs:
+        ended(job)
+    db = convert(tmp_path)
+    assert sql(db, "SELECT count(*) FROM trace WHERE job = 'slurm:99'") == [(6,)]
+    runs = sql(db, "SELECT run, traces, ranks FROM runs ORDER BY 1")
+    assert [(r.split("@")[0], r.split(":")[-1], t, n) for r, t, n in runs] == [("slurm:99", "29601", 3, 2), ("slurm:99", "29602", 3, 2)], runs
+
+
 def test_a_recording_that_is_given_twice_counts_once(begin, build, run, convert, sql, tmp_path):
     ended(begin("record"))
     shutil.copy(str(tmp_path / "trace.zst"), str(tmp_path / "copy.zst"))

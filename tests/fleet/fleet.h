@@ -23,7 +23,7 @@
 #define EPOCH  1760000000000000000ll /* UTC of true time 0 */
 
 struct options {
-    unsigned ranks, nodes, tp, pp, layers, runs, job, jobs, threads, stragglers;
+    unsigned ranks, nodes, tp, pp, layers, runs, job, port, jobs, threads, stragglers;
     uint64_t seed;
     double minutes, hz, step_ms, vary;
     double offset, drift, wander; /* seconds, ppm: the most, either way */

@@ -35,7 +35,8 @@ static uint64_t mono(const struct trace *t, int64_t at) {
 }
 
 static unsigned pid_of(unsigned run, unsigned rank, int copy) {
-    return 1000 + (opt.job - 4711 + run) % 200 * 20000 + local_rank(rank) * 10 + (copy ? 5 : 0);
+    return 1000 + (opt.job - 4711 + 7 * (opt.port - 29500) + run) % 200 * 20000 +
+           local_rank(rank) * 10 + (copy ? 5 : 0);
 }
 
 void rank_path(char *buf, size_t n, unsigned run, unsigned rank, int copy) {
@@ -59,8 +60,9 @@ static void process(struct trace *t, int64_t start) {
     struct writer_value v[TRACE_process_NFIELDS] = {{.u = 0}};
     uint64_t at = mono(t, t->story->begin);
     unsigned first = t->rank - local_rank(t->rank);
-    char run[128], job[32];
+    char run[128], job[32], master[32];
 
+    snprintf(master, sizeof master, "node000:%u", opt.port);
     snprintf(run, sizeof run, "%s-%u-%llu", nodes[t->node].name, pid_of(t->run, first, 0),
              (unsigned long long)(start / SECOND));
     snprintf(job, sizeof job, "slurm:%u", opt.restarts ? opt.job : opt.job + t->run);
@@ -89,7 +91,7 @@ static void process(struct trace *t, int64_t start) {
     v[TRACE_process_agent] = str("fleet");
     v[TRACE_process_how] = str(t->story->begin > start + 2 * SECOND ? "inject" : "preload");
     v[TRACE_process_role] = str("worker");
-    v[TRACE_process_master] = str("node000:29500");
+    v[TRACE_process_master] = str(master);
     v[TRACE_process_run] = str(run);
     v[TRACE_process_job] = str(job);
     out_put(&t->out, TRACE_process, at, v);

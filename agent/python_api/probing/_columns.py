@@ -30,7 +30,7 @@ MEANINGS = {
     "rank": "global rank of the process; NULL: not known",
     "role": "'launcher', 'worker' (has a rank) or 'dataloader'; NULL: none of these",
     "rss": "resident set size (bytes)",
-    "run": "the run that the process belongs to: the launcher's name for the job on all nodes, otherwise HOST-PID-START of the run's first process, in a container HOST-PID-START-NAMESPACE",
+    "run": "the run that the process belongs to: the launcher's name for the job on all nodes, otherwise HOST-PID-START of the run's first process, in a container HOST-PID-START-NAMESPACE; with @ADDRESS:PORT when the job holds several trainings side by side, with -BOOT when machines of one name began alike",
     "stack": "number of the stack (column stack_id of other views)",
     "stack_id": "number of the stack, whose frames are in view stack_frame",
     "state": "'running' (on a CPU, or waiting for one) or 'idle'",
