@@ -80,13 +80,14 @@ CREATE TEMP TABLE piped AS -- the run that is replayed, where ranks wait for mes
 SELECT t.run, t.seconds AS run_seconds, r.least, v.rank AS waited_for, coalesce(v.is_named, 0) AS is_named FROM took t JOIN rule r LEFT JOIN verdict v ON v.rowid = 1
 WHERE t.run IS replay('run') AND (v.rowid IS NULL OR v.run IS t.run) AND EXISTS (SELECT 1 FROM trace_file f WHERE f.run IS t.run AND EXISTS (
   SELECT 1 FROM (SELECT op FROM comm WHERE id BETWEEN f.first_id AND f.last_id LIMIT 2000) WHERE op IN ('send', 'recv')));
+CREATE TEMP TABLE seen AS SELECT coalesce(nullif(replay('part'), 0), 1) AS part; -- of a long run the last part is replayed, and the rest is taken to be like it: what replay() saves is divided by the part
 CREATE TEMP TABLE suspect AS -- who it is without whose lateness most would be saved: a rank that takes longer than its peers; or a stage (of one rank, which has no peers) that works longer than any other
-SELECT 1 AS nth, replay('nth rank', 1) AS rank, NULL AS stage, NULL AS ranks, replay('rank', replay('nth rank', 1)) AS saved, replay('rank', replay('nth rank', 2)) AS next FROM piped
-UNION ALL SELECT 2, iif(json_array_length(ranks) = 1, ranks ->> 0, NULL), stage, (SELECT ranges(value) FROM json_each(ranks)), replay('stage', stage), 0
-FROM (SELECT stage, replay('ranks of stage', stage) AS ranks FROM (SELECT replay('nth stage', 1) AS stage FROM piped)) WHERE stage NOT NULL;
+SELECT 1 AS nth, replay('nth rank', 1) AS rank, NULL AS stage, NULL AS ranks, replay('rank', replay('nth rank', 1)) / part AS saved, replay('rank', replay('nth rank', 2)) / part AS next FROM piped, seen
+UNION ALL SELECT 2, iif(json_array_length(ranks) = 1, ranks ->> 0, NULL), stage, (SELECT ranges(value) FROM json_each(ranks)), replay('stage', stage) / part, 0
+FROM seen, (SELECT stage, replay('ranks of stage', stage) AS ranks FROM (SELECT replay('nth stage', 1) AS stage FROM piped)) WHERE stage NOT NULL;
 CREATE TEMP TABLE cleared AS -- the rank that was waited for has mostly waited itself: less than half of that comes of its own lateness. (The first stage is the last to finish each step.)
 SELECT 1 AS yes FROM piped p JOIN verdict v ON v.rowid = 1 AND v.is_named
-WHERE max(coalesce(replay('rank', p.waited_for), 0), coalesce((SELECT saved FROM suspect WHERE nth = 2 AND rank = p.waited_for), 0)) < 0.5 * v.others_waited;
+WHERE max(coalesce(replay('rank', p.waited_for), 0) / (SELECT part FROM seen), coalesce((SELECT saved FROM suspect WHERE nth = 2 AND rank = p.waited_for), 0)) < 0.5 * v.others_waited;
 CREATE TEMP TABLE behind AS -- who waits for messages is late for a collective by no fault of its own. Of those who save nearly as much as the best, the narrowest. Of a stage it must be twice as much: stages are never quite equal
 SELECT * FROM (SELECT s.*, p.*, max(saved) OVER () AS most FROM suspect s, piped p
   WHERE saved >= s.nth * least * run_seconds AND saved >= 2 * coalesce(next, 0) AND NOT (is_named AND NOT EXISTS (SELECT 1 FROM cleared) AND (rank IS NULL OR rank = waited_for)))
@@ -98,16 +99,17 @@ CREATE TEMP TABLE together AS -- where several are late together, the others wai
 WITH node AS (SELECT host, count(DISTINCT t.rank) AS ranks, count(DISTINCT l.value) AS late FROM verdict v JOIN trace_file t ON t.run IS v.run LEFT JOIN json_each(replay('late')) l ON l.value = t.rank
   WHERE v.rowid = 1 AND t.rank NOT NULL AND t.attempt = replay('attempt') GROUP BY host)
 SELECT s.*, (SELECT ranges(value) FROM json_each(replay('late'))) || coalesce((SELECT ', all of ' || group_concat(host, ', ') || ',' FROM node WHERE late HAVING min(late = ranks) AND count(*) <= 4 AND count(*) < (SELECT count(*) FROM node)), '') AS who
-FROM (SELECT v.run_seconds, v.least, replay('group') AS saved, replay('rank', replay('nth rank', 1)) AS one FROM verdict v WHERE v.rowid = 1 AND NOT (is_named AND others_waited > 0.8 * of_all) AND replay('run') IS v.run AND replay('late') NOT NULL) s
+FROM (SELECT v.run_seconds, v.least, replay('group') / part AS saved, replay('rank', replay('nth rank', 1)) / part AS one FROM verdict v, seen WHERE v.rowid = 1 AND NOT (is_named AND others_waited > 0.8 * of_all) AND replay('run') IS v.run AND replay('late') NOT NULL) s
 WHERE saved >= least * run_seconds AND saved >= 2 * coalesce(one, 0) AND NOT EXISTS (SELECT 1 FROM behind);
+CREATE TEMP TABLE judged AS SELECT iif(part < 1, printf(', judged by its last %.2g %%', 100 * part), '') AS judged FROM seen;
 CREATE TEMP TABLE said AS -- of where ranks wait for messages
 SELECT CASE WHEN b.nth = 1 THEN printf('rank %d', b.rank) WHEN b.rank NOT NULL THEN printf('rank %d, stage %d of the pipeline', b.rank, b.stage) ELSE printf('stage %d of the pipeline%s', b.stage, iif(length(b.ranks) < 60, ' (ranks ' || b.ranks || ')', '')) END
-  || iif((SELECT count(*) FROM verdict) > 1, ' of run ' || b.run, '') || printf(': without its lateness the run would take %.1f s less, %.0f %%; ranks wait for messages here', b.saved, 100 * b.saved / b.run_seconds)
+  || iif((SELECT count(*) FROM verdict) > 1, ' of run ' || b.run, '') || printf(': without its lateness the run would take %.1f s less, %.0f %%%s; ranks wait for messages here', b.saved, 100 * b.saved / b.run_seconds, (SELECT judged FROM judged))
   || iif(v.of_all >= 0.5 * v.least * v.run_seconds, printf(', and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s; `probing ask what_if`)', v.rank, v.others_waited, v.of_all), ' (`probing ask what_if`)') AS answer
 FROM behind b LEFT JOIN verdict v ON v.rowid = 1
-UNION ALL SELECT printf('no straggler: ranks wait for messages here%s, and without the lateness of %s the run would take at most %.1f s less, %.1f %%',
+UNION ALL SELECT printf('no straggler: ranks wait for messages here%s, and without the lateness of %s the run would take at most %.1f s less, %.1f %%%s',
   coalesce((SELECT printf(', and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s)', rank, others_waited, of_all) FROM verdict WHERE rowid = 1 AND is_named), ''),
-  iif(rank NOT NULL, printf('rank %d', rank), printf('stage %d', stage)), saved, 100 * saved / run_seconds)
+  iif(rank NOT NULL, printf('rank %d', rank), printf('stage %d', stage)), saved, 100 * saved / run_seconds, (SELECT judged FROM judged))
 FROM (SELECT * FROM suspect, piped WHERE saved NOT NULL ORDER BY saved DESC LIMIT 1)
 WHERE NOT EXISTS (SELECT 1 FROM behind) AND (EXISTS (SELECT 1 FROM cleared) OR NOT EXISTS (SELECT 1 FROM verdict WHERE rowid = 1 AND (is_named OR of_all >= 0.5 * least * run_seconds)));
 -- Why it is late: what its main thread does more of than those of other ranks, since the first step. That waits for nobody (it is the others who do), so of all that takes longer, the most takes it late.
@@ -189,8 +191,8 @@ SELECT '; why' || iif(EXISTS (SELECT 1 FROM together), ' (of rank ' || rank || '
   (SELECT printf('%s takes it %.4f s of a step instead of %.4f s', name, seconds, usual) FROM step_part), 'nothing that its main thread does stands out in the samples') AS answer
 FROM subject WHERE EXISTS (SELECT 1 FROM did WHERE is_it) AND EXISTS (SELECT 1 FROM peer);
 SELECT CASE WHEN (SELECT count(*) FROM together)
-  THEN (SELECT printf('ranks %s%s are late together: without their lateness the run would take %.1f s less, %.0f %%; without that of one of them at most %.1f s (`probing ask what_if`)',
-    t.who, of_run, t.saved, 100 * t.saved / t.run_seconds, coalesce(one, 0)) FROM together t)
+  THEN (SELECT printf('ranks %s%s are late together: without their lateness the run would take %.1f s less, %.0f %%%s; without that of one of them at most %.1f s (`probing ask what_if`)',
+    t.who, of_run, t.saved, 100 * t.saved / t.run_seconds, judged, coalesce(one, 0)) FROM together t, judged)
 WHEN (SELECT count(*) FROM said) THEN (SELECT answer FROM said)
 WHEN is_named
   THEN printf('rank %d%s: the others waited for it in %d of %d collectives, %.1f of %.1f s in all, %.*f %% of the run', rank, of_run, times, collectives, others_waited, of_all,
