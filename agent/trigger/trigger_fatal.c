@@ -12,7 +12,7 @@
  * workers) hides ours, so the service thread checks each second and installs ours again on top. The previous actions form a stack of
  * layers, and each signal pops one. If the program survives the signal, ours is installed again after two seconds, a limited number of times.
  *
- * SIGTERM is handled only where the program does not handle it: a scheduler or launcher sends it as its last warning, often unseen by Python code.
+ * SIGTERM and the like are handled only where the program does not handle them: a scheduler or launcher sends one as its last warning, often unseen by Python code.
  */
 #include <signal.h>
 
@@ -40,12 +40,11 @@ static struct fatal {
     unsigned depth; /* (a) number of actions in `old` */
     struct action old[LAYERS];
 } fatal[] = {
-    {SIGSEGV, TRIGGER_fatal, "SIGSEGV", 0, 0, 0, {{.flags = 0}}},
-    {SIGBUS, TRIGGER_fatal, "SIGBUS", 0, 0, 0, {{.flags = 0}}},
-    {SIGFPE, TRIGGER_fatal, "SIGFPE", 0, 0, 0, {{.flags = 0}}},
-    {SIGILL, TRIGGER_fatal, "SIGILL", 0, 0, 0, {{.flags = 0}}},
-    {SIGABRT, TRIGGER_fatal, "SIGABRT", 0, 0, 0, {{.flags = 0}}},
-    {SIGTERM, TRIGGER_term, "SIGTERM", 0, 0, 0, {{.flags = 0}}},
+#define SIGNAL(n, k)                                                                               \
+    { .signo = SIG##n, .kind = TRIGGER_##k, .name = "SIG" #n }
+    SIGNAL(SEGV, fatal), SIGNAL(BUS, fatal), SIGNAL(FPE, fatal), SIGNAL(ILL, fatal),
+    SIGNAL(ABRT, fatal), SIGNAL(TERM, term), SIGNAL(HUP, term),  SIGNAL(USR1, term),
+    SIGNAL(USR2, term),  SIGNAL(XCPU, term),
 };
 enum { NFATAL = sizeof fatal / sizeof *fatal };
 static pid_t busy; /* (a) process that records a signal: its others are consequences, ignored */
@@ -100,7 +99,7 @@ static void on_fatal(int signo, siginfo_t *si, void *uc, unsigned layer) {
     action(signo, &f->old[layer], NULL);
     /* A fault happens again by itself. A signal that was sent, or raised by abort(), is sent again: it stays pending until we return. */
     pid_t pid = getpid(), tid = (pid_t)syscall(SYS_gettid);
-    if ((si->si_code <= 0 || signo == SIGABRT || signo == SIGTERM) &&
+    if ((si->si_code <= 0 || signo == SIGABRT || f->kind == TRIGGER_term) &&
         syscall(SYS_rt_tgsigqueueinfo, pid, tid, signo, si)) /* a seccomp filter refuses it */
         syscall(SYS_tgkill, pid, tid, signo);
     errno = saved;
@@ -137,7 +136,7 @@ void trigger_fatal_install(void) {
             __atomic_store_n(&f->depth, (unsigned)layer + 1, __ATOMIC_RELEASE);
         unsigned depth = __atomic_load_n(&f->depth, __ATOMIC_ACQUIRE);
         if (layer >= 0 || depth == LAYERS || now.handler == (void *)SIG_IGN ||
-            (f->signo == SIGTERM && now.handler != (void *)SIG_DFL))
+            (f->kind == TRIGGER_term && now.handler != (void *)SIG_DFL))
             continue;
         f->again += gone != 0;
         f->gone = 0;

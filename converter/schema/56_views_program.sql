@@ -57,7 +57,7 @@ FROM trace_file t JOIN trigger_event e ON e.id BETWEEN t.first_id AND t.last_id
 UNION ALL
 SELECT t.end_ts / 1e9, t.rank, 'killed',
   CASE t.signal WHEN 9 THEN 'by signal 9 (SIGKILL)' WHEN 15 THEN 'by signal 15 (SIGTERM)' WHEN 2 THEN 'by signal 2 (SIGINT)' WHEN 1 THEN 'by signal 1 (SIGHUP)' ELSE coalesce('by signal ' || t.signal,
-      iif(t.cause LIKE '%(kernel log)', 'by signal 9 (SIGKILL)', 'by a signal that left no record: SIGKILL (kill -9, the OOM killer), SIGSEGV of a stack overflow, or another one as it ended')) END
+      iif(t.cause LIKE '%(kernel log)', 'by signal 9 (SIGKILL)', 'by a signal that left no record: SIGKILL (kill -9, the OOM killer), SIGSEGV of a stack overflow, one that is not watched (SIGQUIT, SIGALRM, ...), or another one as it ended')) END
     || coalesce(', ' || t.cause, ''),
   NULL, NULL, NULL, 0, NULL, NULL, t.id, t.pid
 FROM (SELECT t.id, t.pid, t.rank, t.end_ts, t.end_reason, t.signal, t.first_id, t.last_id, t.program, (SELECT f.value FROM fact f WHERE f.id BETWEEN t.first_id AND t.last_id AND f.kind = 'end' AND f.key = 'cause' ORDER BY f.id DESC LIMIT 1) AS cause FROM trace_file t) t

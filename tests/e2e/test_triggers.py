@@ -57,9 +57,14 @@ def buses():
     m[0]
 def illegal(): os.kill(os.getpid(), signal.SIGILL)
 def term(): os.kill(os.getpid(), signal.SIGTERM); time.sleep(100)
+def hangup(): os.kill(os.getpid(), signal.SIGHUP); time.sleep(100)
+def warned(): os.kill(os.getpid(), signal.SIGUSR1); time.sleep(100)
+def exceeds(): # its limit of CPU time: the kernel sends it
+    import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 5))
+    while True: pass
 """
 CAUSES = {"crash": signal.SIGSEGV, "aborts": signal.SIGABRT, "divides": signal.SIGFPE, "buses": signal.SIGBUS,
-          "illegal": signal.SIGILL, "term": signal.SIGTERM}
+          "illegal": signal.SIGILL, "term": signal.SIGTERM, "hangup": signal.SIGHUP, "warned": signal.SIGUSR1, "exceeds": signal.SIGXCPU}
 
 
 def no_core():
@@ -82,14 +87,14 @@ def stacks(sql, db):
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("cause", ["aborts", "buses", "crash", "term", pytest.param("divides", marks=SLOW),
+@pytest.mark.parametrize("cause", ["aborts", "buses", "crash", "term", "hangup", "exceeds", pytest.param("warned", marks=SLOW), pytest.param("divides", marks=SLOW),
                                    pytest.param("illegal", marks=SLOW)])
 def test_signals_that_kill(cause, record, convert, sql):
     done = record(THREADS + "wait_for_agent()\n%s()\n" % cause, check=None, preexec_fn=no_core)
     assert died(done) == CAUSES[cause], done.stderr
     db = convert(done.trace)
     assert sql(db, "SELECT end_reason FROM trace") == [("killed",)]
-    kind = "term" if cause == "term" else "fatal"
+    kind = "term" if cause in ("term", "hangup", "warned", "exceeds") else "fatal"
     (found, detail, count), = sql(db, "SELECT kind, detail, stacks FROM triggers")
     assert found == kind and detail.startswith(CAUSES[cause].name) and count == 4
     got = stacks(sql, db)

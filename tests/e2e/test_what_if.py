@@ -126,6 +126,24 @@ def test_what_if_of_a_part(build, run, simulated_job):
     assert part["seen"] == pytest.approx(whole["seen"] / 2, rel=0.1) and part["length"] == pytest.approx(part["seen"], rel=0.02)
 
 
+@pytest.mark.parametrize("late", [("--straggler", "5:40", "--pp", 4), ("--straggler", "4:50", "--stragglers", 2)], ids=("pipeline", "together"))
+def test_straggler_of_a_part(build, run, simulated_job, tmp_path, late):
+    """What the straggler costs is of the whole run, also if only its last third is replayed. (Of a job of 1,000 ranks it was a third of the truth.)"""
+    db = simulated_job(*late) / "out.db"
+    asked = run([build.tool("probing"), "ask", "straggler", "--sql"]).stdout
+
+    def costs(most):
+        question = tmp_path / "asked.sql"
+        question.write_text("SELECT replay('most', %d); %s" % (most, asked))
+        said = run([build.tool("probing-query"), "-f", question, db]).stdout
+        return re.search(r"without (?:its|their) lateness the run would take ([0-9.]+) s less, (\d+) %(, judged by its last \d+ %)?;", said).groups()
+
+    calls, = json.loads(run([build.tool("probing-query"), "--json", db, "SELECT replay('calls') AS calls"]).stdout)
+    whole, part = costs(calls["calls"] + 1), costs(calls["calls"] // 3)
+    assert not whole[2] and part[2], (whole, part)
+    assert float(part[0]) == pytest.approx(float(whole[0]), rel=0.15) and int(part[1]) == pytest.approx(int(whole[1]), abs=3), (whole, part)
+
+
 def test_what_if_of_a_pipeline(build, run, simulated_job, sql):
     """A slow stage, and a slow rank of a stage: jobs that are otherwise the same tell what the answer must be, within 2 %."""
     def a_step(out):

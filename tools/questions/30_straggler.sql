@@ -1,4 +1,4 @@
---@ straggler: Who is the straggler, and what does it cost?
+--@ straggler: Who is the straggler, what does it cost, and why is it late?
 --? SELECT EXISTS (SELECT 1 FROM collectives WHERE arrived > 1) OR (SELECT count(*) FROM (SELECT 1 FROM trace_file f WHERE EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN f.first_id AND f.last_id AND c.op IN ('send', 'recv')) LIMIT 2)) = 2
 --! no straggler can be told: no collective and no message is here of which two ranks were recorded (one process alone, or none of torch.distributed with gloo, nccl or mpi; give the traces of all ranks)
 -- The rule, all of it. Of what came before the first step (of a run without steps: the first collective) nothing counts: ranks begin when they can.
@@ -80,13 +80,14 @@ CREATE TEMP TABLE piped AS -- the run that is replayed, where ranks wait for mes
 SELECT t.run, t.seconds AS run_seconds, r.least, v.rank AS waited_for, coalesce(v.is_named, 0) AS is_named FROM took t JOIN rule r LEFT JOIN verdict v ON v.rowid = 1
 WHERE t.run IS replay('run') AND (v.rowid IS NULL OR v.run IS t.run) AND EXISTS (SELECT 1 FROM trace_file f WHERE f.run IS t.run AND EXISTS (
   SELECT 1 FROM (SELECT op FROM comm WHERE id BETWEEN f.first_id AND f.last_id LIMIT 2000) WHERE op IN ('send', 'recv')));
+CREATE TEMP TABLE seen AS SELECT coalesce(nullif(replay('part'), 0), 1) AS part; -- of a long run the last part is replayed, and the rest is taken to be like it: what replay() saves is divided by the part
 CREATE TEMP TABLE suspect AS -- who it is without whose lateness most would be saved: a rank that takes longer than its peers; or a stage (of one rank, which has no peers) that works longer than any other
-SELECT 1 AS nth, replay('nth rank', 1) AS rank, NULL AS stage, NULL AS ranks, replay('rank', replay('nth rank', 1)) AS saved, replay('rank', replay('nth rank', 2)) AS next FROM piped
-UNION ALL SELECT 2, iif(json_array_length(ranks) = 1, ranks ->> 0, NULL), stage, (SELECT ranges(value) FROM json_each(ranks)), replay('stage', stage), 0
-FROM (SELECT stage, replay('ranks of stage', stage) AS ranks FROM (SELECT replay('nth stage', 1) AS stage FROM piped)) WHERE stage NOT NULL;
+SELECT 1 AS nth, replay('nth rank', 1) AS rank, NULL AS stage, NULL AS ranks, replay('rank', replay('nth rank', 1)) / part AS saved, replay('rank', replay('nth rank', 2)) / part AS next FROM piped, seen
+UNION ALL SELECT 2, iif(json_array_length(ranks) = 1, ranks ->> 0, NULL), stage, (SELECT ranges(value) FROM json_each(ranks)), replay('stage', stage) / part, 0
+FROM seen, (SELECT stage, replay('ranks of stage', stage) AS ranks FROM (SELECT replay('nth stage', 1) AS stage FROM piped)) WHERE stage NOT NULL;
 CREATE TEMP TABLE cleared AS -- the rank that was waited for has mostly waited itself: less than half of that comes of its own lateness. (The first stage is the last to finish each step.)
 SELECT 1 AS yes FROM piped p JOIN verdict v ON v.rowid = 1 AND v.is_named
-WHERE max(coalesce(replay('rank', p.waited_for), 0), coalesce((SELECT saved FROM suspect WHERE nth = 2 AND rank = p.waited_for), 0)) < 0.5 * v.others_waited;
+WHERE max(coalesce(replay('rank', p.waited_for), 0) / (SELECT part FROM seen), coalesce((SELECT saved FROM suspect WHERE nth = 2 AND rank = p.waited_for), 0)) < 0.5 * v.others_waited;
 CREATE TEMP TABLE behind AS -- who waits for messages is late for a collective by no fault of its own. Of those who save nearly as much as the best, the narrowest. Of a stage it must be twice as much: stages are never quite equal
 SELECT * FROM (SELECT s.*, p.*, max(saved) OVER () AS most FROM suspect s, piped p
   WHERE saved >= s.nth * least * run_seconds AND saved >= 2 * coalesce(next, 0) AND NOT (is_named AND NOT EXISTS (SELECT 1 FROM cleared) AND (rank IS NULL OR rank = waited_for)))
@@ -98,21 +99,100 @@ CREATE TEMP TABLE together AS -- where several are late together, the others wai
 WITH node AS (SELECT host, count(DISTINCT t.rank) AS ranks, count(DISTINCT l.value) AS late FROM verdict v JOIN trace_file t ON t.run IS v.run LEFT JOIN json_each(replay('late')) l ON l.value = t.rank
   WHERE v.rowid = 1 AND t.rank NOT NULL AND t.attempt = replay('attempt') GROUP BY host)
 SELECT s.*, (SELECT ranges(value) FROM json_each(replay('late'))) || coalesce((SELECT ', all of ' || group_concat(host, ', ') || ',' FROM node WHERE late HAVING min(late = ranks) AND count(*) <= 4 AND count(*) < (SELECT count(*) FROM node)), '') AS who
-FROM (SELECT v.run_seconds, v.least, replay('group') AS saved, replay('rank', replay('nth rank', 1)) AS one FROM verdict v WHERE v.rowid = 1 AND NOT (is_named AND others_waited > 0.8 * of_all) AND replay('run') IS v.run AND replay('late') NOT NULL) s
+FROM (SELECT v.run_seconds, v.least, replay('group') / part AS saved, replay('rank', replay('nth rank', 1)) / part AS one FROM verdict v, seen WHERE v.rowid = 1 AND NOT (is_named AND others_waited > 0.8 * of_all) AND replay('run') IS v.run AND replay('late') NOT NULL) s
 WHERE saved >= least * run_seconds AND saved >= 2 * coalesce(one, 0) AND NOT EXISTS (SELECT 1 FROM behind);
+CREATE TEMP TABLE judged AS SELECT iif(part < 1, printf(', judged by its last %.2g %%', 100 * part), '') AS judged FROM seen;
 CREATE TEMP TABLE said AS -- of where ranks wait for messages
 SELECT CASE WHEN b.nth = 1 THEN printf('rank %d', b.rank) WHEN b.rank NOT NULL THEN printf('rank %d, stage %d of the pipeline', b.rank, b.stage) ELSE printf('stage %d of the pipeline%s', b.stage, iif(length(b.ranks) < 60, ' (ranks ' || b.ranks || ')', '')) END
-  || iif((SELECT count(*) FROM verdict) > 1, ' of run ' || b.run, '') || printf(': without its lateness the run would take %.1f s less, %.0f %%; ranks wait for messages here', b.saved, 100 * b.saved / b.run_seconds)
+  || iif((SELECT count(*) FROM verdict) > 1, ' of run ' || b.run, '') || printf(': without its lateness the run would take %.1f s less, %.0f %%%s; ranks wait for messages here', b.saved, 100 * b.saved / b.run_seconds, (SELECT judged FROM judged))
   || iif(v.of_all >= 0.5 * v.least * v.run_seconds, printf(', and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s; `probing ask what_if`)', v.rank, v.others_waited, v.of_all), ' (`probing ask what_if`)') AS answer
 FROM behind b LEFT JOIN verdict v ON v.rowid = 1
-UNION ALL SELECT printf('no straggler: ranks wait for messages here%s, and without the lateness of %s the run would take at most %.1f s less, %.1f %%',
+UNION ALL SELECT printf('no straggler: ranks wait for messages here%s, and without the lateness of %s the run would take at most %.1f s less, %.1f %%%s',
   coalesce((SELECT printf(', and are late for collectives then (in those rank %d was waited for longest, %.1f of %.1f s)', rank, others_waited, of_all) FROM verdict WHERE rowid = 1 AND is_named), ''),
-  iif(rank NOT NULL, printf('rank %d', rank), printf('stage %d', stage)), saved, 100 * saved / run_seconds)
+  iif(rank NOT NULL, printf('rank %d', rank), printf('stage %d', stage)), saved, 100 * saved / run_seconds, (SELECT judged FROM judged))
 FROM (SELECT * FROM suspect, piped WHERE saved NOT NULL ORDER BY saved DESC LIMIT 1)
 WHERE NOT EXISTS (SELECT 1 FROM behind) AND (EXISTS (SELECT 1 FROM cleared) OR NOT EXISTS (SELECT 1 FROM verdict WHERE rowid = 1 AND (is_named OR of_all >= 0.5 * least * run_seconds)));
+-- Why it is late: what its main thread does more of than those of other ranks, since the first step. That waits for nobody (it is the others who do), so of all that takes longer, the most takes it late.
+CREATE TEMP TABLE subject AS -- the rank that is named, or the first of those that are late together; late: by how much in all
+SELECT * FROM (SELECT o.run, iif(EXISTS (SELECT 1 FROM together), (SELECT min(value) FROM json_each(replay('late'))), o.rank) AS rank, (SELECT min(at) FROM began b WHERE b.run IS o.run) AS began,
+  CASE WHEN EXISTS (SELECT 1 FROM together) THEN (SELECT saved FROM together) WHEN EXISTS (SELECT 1 FROM said) THEN (SELECT saved FROM behind WHERE rank NOT NULL)
+    ELSE (SELECT others_waited FROM verdict WHERE is_named LIMIT 1) END AS late FROM one o) WHERE rank NOT NULL AND late > 0;
+CREATE TEMP TABLE peer AS -- up to eight others that are not late with it, of the same stage and so on if there are such
+WITH place AS MATERIALIZED (SELECT DISTINCT rank, dimension, "index" FROM roles WHERE dimension NOT GLOB 'd*' AND dimension NOT GLOB 'fsdp*')
+SELECT * FROM (SELECT rank, row_number() OVER (ORDER BY same DESC, rank * 40503 & 0xffff) AS nth FROM (
+  SELECT f.rank, (SELECT count(*) FROM place a JOIN place b ON b.dimension = a.dimension AND b."index" = a."index" WHERE a.rank = f.rank AND b.rank = s.rank) AS same
+  FROM subject s JOIN (SELECT DISTINCT run, rank FROM trace_file WHERE rank NOT NULL) f ON f.run IS s.run AND f.rank <> s.rank
+  WHERE NOT EXISTS (SELECT 1 FROM together) OR f.rank NOT IN (SELECT value FROM json_each(replay('late'))))) WHERE nth <= 8;
+CREATE TEMP TABLE compared AS -- the traces of all of these; kind: of the rank itself, or of a worker of its data loader
+SELECT f.id AS trace, f.rank, f.rank = s.rank AS is_it, f.pid, f.first_id, f.last_id, f.periods, f.period_ns, CAST(s.began * 1e9 AS INTEGER) AS since, iif(f.role IS 'dataloader', 'loader', 'rank') AS kind
+FROM subject s JOIN trace_file f ON f.run IS s.run AND (f.rank = s.rank OR f.rank IN (SELECT rank FROM peer))
+WHERE f.role IS 'dataloader' OR EXISTS (SELECT 1 FROM comm c WHERE c.id BETWEEN f.first_id AND f.last_id) OR EXISTS (SELECT 1 FROM torch_step c WHERE c.id BETWEEN f.first_id AND f.last_id);
+CREATE TEMP TABLE did AS -- what their threads did: seconds by stack
+SELECT c.kind, c.rank, c.is_it, h.tid = c.pid AS is_main, h.name AS thread, s.stack, s.flags & 1 AS running, s.flags & 2 AS has_gil, min(c.period_ns) / 1e9 AS period, sum(s.count * CASE WHEN c.periods < 2 THEN c.period_ns ELSE (
+    SELECT q.ns FROM period q WHERE q.trace = c.trace AND q.since <= s.ts ORDER BY q.since DESC LIMIT 1) END) / 1e9 AS seconds, sum(s.cpu_us) / 1e6 AS cpu
+FROM compared c CROSS JOIN sample s ON s.id BETWEEN c.first_id AND c.last_id CROSS JOIN thread h ON h.id = c.first_id + s.thread
+WHERE s.ts >= c.since AND s.count > 0 AND s.stack IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, 7, 8;
+CREATE TEMP TABLE place AS -- the frames of each stack; is_python: of the interpreter's own native code
+WITH used AS MATERIALIZED (SELECT DISTINCT stack FROM did WHERE is_main)
+SELECT k.stack, k.depth, k.leaf, k.first, r.type, r.function, r.name, r.file, r.line, replace(r.module, rtrim(r.module, replace(r.module, '/', '')), '') GLOB '*python[23].*' AS is_python
+FROM used u CROSS JOIN stack_frame k ON k.stack = u.stack CROSS JOIN frame r ON r.id = k.frame;
+CREATE INDEX temp.place_of ON place(stack);
+CREATE TEMP TABLE special AS -- waiting for the GIL (as in `probing ask time`); collecting garbage
+SELECT s.id AS stack, 'gil' AS name FROM (SELECT DISTINCT stack FROM did WHERE is_main AND NOT running) d CROSS JOIN stack s ON s.id = d.stack
+WHERE s.type = 1 AND (s.name GLOB '*futex*' OR s.name GLOB '*cond_timedwait*' OR s.name GLOB '*lll_lock*' OR s.name GLOB 'lib*+0x*')
+  AND EXISTS (SELECT 1 FROM place k JOIN place l ON l.stack = k.stack AND l.depth = k.depth + 1 AND l.type = 1 AND l.is_python WHERE k.stack = s.id AND k.depth < 4 AND k.name GLOB '*pthread_cond_timedwait*')
+UNION SELECT stack, 'gc' FROM place WHERE type = 1 AND (name IN ('gc_collect_main', 'gc_collect_generations', 'gc_collect_with_callback', 'gc_collect_region', 'gc_collect_young', 'gc_collect_full', 'gc_collect_increment', 'collect', 'collect_generations', 'collect_with_callback', '_PyGC_Collect', 'PyGC_Collect') AND is_python);
+CREATE TEMP TABLE part AS -- of each rank: seconds in each Python function and what it calls; functions of number -1 to -3 are no functions
+SELECT d.kind, d.rank, d.is_it, p.function, sum(d.seconds) AS seconds, sum(d.seconds * d.running) AS on_cpu, min(p.depth) AS depth FROM did d CROSS JOIN place p ON p.stack = d.stack AND p.type = 0 AND p.first WHERE d.is_main GROUP BY 1, 2, 3, 4
+UNION ALL SELECT d.kind, d.rank, d.is_it, iif(x.name = 'gil', -1, -2), sum(d.seconds), sum(d.seconds * d.running), 0 FROM did d JOIN special x ON x.stack = d.stack WHERE d.is_main GROUP BY 1, 2, 3, 4
+UNION ALL SELECT kind, rank, is_it, -3, max(0, sum(seconds * running) - sum(cpu)), max(0, sum(seconds * running) - sum(cpu)), 0 FROM did WHERE is_main GROUP BY 1, 2, 3;
+CREATE TEMP TABLE more AS -- what it does more of than the median of the others, and than any, by more than samples may err
+WITH n AS MATERIALIZED (SELECT count(*) AS ranks FROM peer), it AS MATERIALIZED (SELECT * FROM part WHERE is_it),
+  usual AS MATERIALIZED (SELECT i.kind, i.function, median(coalesce(p.seconds, 0)) AS seconds, max(coalesce(p.seconds, 0)) AS most, median(coalesce(p.on_cpu, 0)) AS on_cpu FROM it i CROSS JOIN peer r LEFT JOIN part p ON p.kind = i.kind AND p.function = i.function AND p.rank = r.rank GROUP BY 1, 2)
+SELECT i.kind, i.function, i.depth, i.seconds, u.seconds AS usual, i.seconds - u.seconds AS more, i.on_cpu - u.on_cpu AS on_cpu
+FROM it i JOIN usual u ON u.kind = i.kind AND u.function = i.function
+WHERE i.seconds - u.seconds > 4 * sqrt((i.seconds + u.seconds) * (SELECT max(period) FROM did)) AND i.seconds > u.most;
+CREATE TEMP TABLE cause AS -- what is special, if it is half of it; else the function with as much of it as any (nearly), and the narrowest of those
+SELECT m.*, f.name, f.file FROM (
+  SELECT *, 1 AS nth FROM (SELECT m.* FROM more m, subject s WHERE kind = 'rank' AND function < 0 AND more > 0.5 * min(s.late, (SELECT max(more) FROM more WHERE kind = 'rank')) ORDER BY more DESC LIMIT 1)
+  UNION ALL SELECT *, 2 FROM (SELECT m.* FROM more m, subject s WHERE kind = 'rank' AND function > 0 AND more > 0.8 * (SELECT max(more) FROM more WHERE kind = 'rank' AND function > 0) AND more > 0.3 * s.late ORDER BY seconds, depth LIMIT 1)
+  UNION ALL SELECT *, 3 FROM (SELECT m.* FROM more m WHERE kind = 'loader' AND function > 0 AND more > 0.8 * (SELECT max(more) FROM more WHERE kind = 'loader' AND function > 0) ORDER BY seconds, depth LIMIT 1)) m
+LEFT JOIN function f ON f.id = m.function;
+CREATE TEMP TABLE step_part AS -- the part of a step that takes it longer: measured, not sampled
+WITH a AS MATERIALIZED (SELECT s.rank, count(*) AS n, avg(s.forward) AS forward, avg(s.backward) AS backward, avg(s.optimizer) AS optimizer, avg(s.data) AS data FROM compared c JOIN steps s ON s.trace_id = c.trace
+    WHERE c.kind = 'rank' AND s.complete AND s.source <> 'evaluation' GROUP BY s.rank),
+  parts AS MATERIALIZED (SELECT rank, n, column1 AS name, CASE column1 WHEN 'the forward pass' THEN forward WHEN 'the backward pass' THEN backward WHEN 'the optimizer' THEN optimizer ELSE data END AS seconds
+    FROM a, (VALUES('the forward pass'), ('the backward pass'), ('the optimizer'), ('waiting for data')))
+SELECT i.name, i.seconds, median(p.seconds) AS usual FROM subject s JOIN parts i ON i.rank = s.rank JOIN parts p ON p.name = i.name AND p.rank <> s.rank
+GROUP BY i.name HAVING (i.seconds - median(p.seconds)) * i.n > 0.5 * s.late AND i.seconds > max(p.seconds) ORDER BY i.seconds - median(p.seconds) DESC LIMIT 1;
+CREATE TEMP TABLE inside AS -- the most frequent line of each cause, and who calls it
+SELECT c.nth, (SELECT k.depth FROM place k WHERE k.stack = d.stack AND k.type = 0 AND k.first AND (k.function = c.function OR c.function < 0 AND k.leaf)) AS depth, d.stack
+FROM cause c JOIN (SELECT c.nth, d.stack, max(sum(d.seconds)) OVER (PARTITION BY c.nth) AS most, sum(d.seconds) AS seconds FROM cause c CROSS JOIN did d ON d.kind = c.kind AND d.is_it AND d.is_main
+  AND (c.function > 0 AND EXISTS (SELECT 1 FROM place k WHERE k.stack = d.stack AND k.function = c.function AND k.type = 0) OR c.function IN (-1, -2) AND d.stack IN (SELECT stack FROM special WHERE name = iif(c.function = -1, 'gil', 'gc')))
+  GROUP BY c.nth, d.stack) d ON d.nth = c.nth AND d.seconds = d.most GROUP BY c.nth;
+CREATE TEMP TABLE said_line AS
+SELECT nth, (SELECT text FROM stack_text e WHERE e.stack = i.stack AND e.depth = i.depth) AS line, (SELECT text FROM stack_text e WHERE e.stack = i.stack AND e.depth > i.depth AND e.is_user ORDER BY e.depth LIMIT 1) AS user,
+  EXISTS (SELECT 1 FROM place k WHERE k.stack = i.stack AND k.name GLOB '_MultiProcessingDataLoaderIter.*') AS of_workers FROM inside i;
+CREATE TEMP TABLE worker AS -- what the workers of its loader do, when they do not wait for something to do
+SELECT (SELECT text FROM stack_text e WHERE e.stack = d.stack ORDER BY e.depth LIMIT 1) AS line, (SELECT text FROM stack_text e WHERE e.stack = d.stack AND e.is_user ORDER BY e.depth LIMIT 1) AS user
+FROM (SELECT stack FROM did WHERE kind = 'loader' AND is_it AND is_main AND NOT EXISTS (SELECT 1 FROM place k WHERE k.stack = did.stack AND k.file GLOB '*/multiprocessing/queues.py') GROUP BY stack ORDER BY sum(seconds) DESC LIMIT 1) d;
+CREATE TEMP TABLE holder AS SELECT d.thread, (SELECT text FROM stack_text e WHERE e.stack = d.stack ORDER BY e.depth LIMIT 1) AS line FROM did d WHERE is_it AND kind = 'rank' AND NOT is_main AND has_gil GROUP BY thread, stack ORDER BY sum(seconds) DESC LIMIT 1;
+CREATE TEMP TABLE why AS
+SELECT '; why' || iif(EXISTS (SELECT 1 FROM together), ' (of rank ' || rank || '): ', ': ') || coalesce((SELECT CASE c.function
+    WHEN -3 THEN printf('it waited for a processor %.1f s longer than the median of the others: something else runs on its CPUs, or its cgroup may use no more CPU time', c.more)
+    WHEN -2 THEN printf('it collected garbage %.1f s longer than the median of the others', c.more) || coalesce(', called by ' || l.line, '')
+    WHEN -1 THEN printf('it waited for the GIL %.1f s longer than the median of the others', c.more) || coalesce((SELECT ', which thread ' || thread || ' holds, in ' || line FROM holder), '')
+    ELSE iif(l.of_workers, 'it waited for the workers of its data loader', printf('it was in %s', coalesce(l.line, c.name))) || iif(l.user <> l.line, ', called by ' || l.user, '') || printf(', %.1f s longer than the median of the others', c.more)
+      || CASE WHEN c.on_cpu > 0.8 * c.more THEN ', on a CPU' WHEN c.on_cpu < 0.2 * c.more THEN ', waiting or asleep' ELSE printf(', %.1f s of that on a CPU', c.on_cpu) END END
+    || iif(l.of_workers, coalesce((SELECT printf('; those were in %s, %.1f s longer than the median of the other ranks'' workers', coalesce(w.line || iif(w.user <> w.line, ', called by ' || w.user, ''), m.name), m.more) FROM cause m LEFT JOIN said_line w ON w.nth = m.nth WHERE m.nth = 3),
+      (SELECT '; those were in ' || line || iif(user <> line, ', called by ' || user, '') FROM worker), ''), '')
+  FROM cause c LEFT JOIN said_line l ON l.nth = c.nth WHERE c.nth < 3 ORDER BY c.nth LIMIT 1)
+  || coalesce((SELECT printf(' (%s: %.4f s of a step instead of %.4f s)', name, seconds, usual) FROM step_part), ''),
+  (SELECT printf('%s takes it %.4f s of a step instead of %.4f s', name, seconds, usual) FROM step_part), 'nothing that its main thread does stands out in the samples') AS answer
+FROM subject WHERE EXISTS (SELECT 1 FROM did WHERE is_it) AND EXISTS (SELECT 1 FROM peer);
 SELECT CASE WHEN (SELECT count(*) FROM together)
-  THEN (SELECT printf('ranks %s%s are late together: without their lateness the run would take %.1f s less, %.0f %%; without that of one of them at most %.1f s (`probing ask what_if`)',
-    t.who, of_run, t.saved, 100 * t.saved / t.run_seconds, coalesce(one, 0)) FROM together t)
+  THEN (SELECT printf('ranks %s%s are late together: without their lateness the run would take %.1f s less, %.0f %%%s; without that of one of them at most %.1f s (`probing ask what_if`)',
+    t.who, of_run, t.saved, 100 * t.saved / t.run_seconds, judged, coalesce(one, 0)) FROM together t, judged)
 WHEN (SELECT count(*) FROM said) THEN (SELECT answer FROM said)
 WHEN is_named
   THEN printf('rank %d%s: the others waited for it in %d of %d collectives, %.1f of %.1f s in all, %.*f %% of the run', rank, of_run, times, collectives, others_waited, of_all,
@@ -123,9 +203,10 @@ WHEN is_named
   ELSE printf('no straggler: rank %d%s was waited for longest, %.3f of %.3f s in all, in %d of %d collectives, %.*f %% of the run', rank, of_run, others_waited, of_all, times, collectives,
     1 + (percent < 1), percent)
     || CASE WHEN others_waited < little * run_seconds THEN printf(' (less than %.1f %%)', 100 * little) WHEN NOT is_most THEN ', and others were waited for, too' WHEN tenths < 4 THEN '; of so few that it may be chance'
-      ELSE printf(', at times, as any rank is where processors are short: longer than for any other in %d of %d tenths of them', leads, tenths) END END AS answer
+      ELSE printf(', at times, as any rank is where processors are short: longer than for any other in %d of %d tenths of them', leads, tenths) END END
+  || coalesce((SELECT answer FROM why), '') AS answer
 FROM (SELECT *, iif((SELECT count(*) FROM verdict) > 1, ' of run ' || run, '') AS of_run FROM verdict LIMIT 1) verdict
-UNION ALL SELECT answer FROM said WHERE NOT EXISTS (SELECT 1 FROM verdict)
+UNION ALL SELECT answer || coalesce((SELECT answer FROM why), '') FROM said WHERE NOT EXISTS (SELECT 1 FROM verdict)
 UNION ALL SELECT * FROM (SELECT CASE WHEN count(*) = 0 THEN 'no straggler can be told: no collective of several ranks is complete (`probing ask hang`)'
   ELSE 'no straggler can be told: the clocks of the ranks cannot be compared (view clock_alignment), so that who came last is not known; '
     || (SELECT printf('by the durations alone rank %d was waited for longest, %.3f of %.3f s in all', shortest_rank, sum(cost), (SELECT sum(longest_ms - shortest_ms) / 1e3 FROM collectives
@@ -144,3 +225,6 @@ SELECT 'median', round(median(forward), 6), round(median(backward), 6), round(me
 FROM steps WHERE complete AND source <> 'evaluation' AND trace_id IN (SELECT id FROM trace_file WHERE run IS (SELECT run FROM one)) GROUP BY NULL;
 --= who was waited for before the first step, which does not count: ranks begin when they can
 SELECT rank, count(*) AS collectives, round(sum(cost), 3) AS others_waited FROM waited WHERE before AND rank NOT NULL AND run IS (SELECT run FROM verdict LIMIT 1) GROUP BY 1 ORDER BY 3 DESC LIMIT 3;
+--= what that rank does more of: seconds since the first step in a Python function and what it calls, against the median of up to eight other ranks; of_it_on_cpu: of what is more
+SELECT CASE m.function WHEN -1 THEN 'waiting for the GIL' WHEN -2 THEN 'collecting garbage' WHEN -3 THEN 'waiting for a processor' ELSE f.name || ' (' || replace(f.file, rtrim(f.file, replace(f.file, '/', '')), '') || ':' || f.firstline || ')' END AS what, iif(m.kind = 'loader', 'loader', 'main') AS of,
+  round(m.seconds, 3) AS seconds, round(m.usual, 3) AS usual, round(m.more, 3) AS more, round(m.on_cpu, 3) AS of_it_on_cpu FROM more m LEFT JOIN function f ON f.id = m.function ORDER BY m.kind DESC, m.more DESC, m.seconds, m.depth LIMIT 12;

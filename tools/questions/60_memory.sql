@@ -39,16 +39,27 @@ FROM work w LEFT JOIN (SELECT *, CASE WHEN n < 6 OR more <= 0.05 * most THEN NUL
     WHEN leap < 0.6 * more AND grows_from > 1 AND grows_to = n AND high > most_before THEN 'late'
     WHEN grows_to < n THEN 'once' ELSE 'swings' END AS how FROM change) c ON c.process = w.rowid
 LEFT JOIN floor f ON f.process = w.rowid AND f.nth = c.grows_from LEFT JOIN floor u ON u.process = w.rowid AND u.nth = c.grows_to;
+CREATE TEMP TABLE first AS SELECT * FROM growth ORDER BY seconds > 10 DESC, how IN ('steady', 'late') DESC, how IS NOT NULL DESC, iif(how IS NULL, slope, more) DESC, seconds DESC LIMIT 1; -- who it is said of
+CREATE TEMP TABLE beside AS -- what else grows in it while it works: threads (a: at first, z: at last), and the address space
+WITH counted AS MATERIALIZED (SELECT c.ts, c.threads FROM first JOIN work w ON w.process = first.process CROSS JOIN file f ON f.process = w.process CROSS JOIN trace_file t ON t.id = f.id
+    JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id AND c.ts / 1e9 BETWEEN w.since AND w.until),
+  held AS MATERIALIZED (SELECT m.ts, m.vms, m.rss FROM first JOIN work w ON w.process = first.process CROSS JOIN file f ON f.process = w.process CROSS JOIN trace_file t ON t.id = f.id
+    JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id AND m.ts / 1e9 BETWEEN w.since AND w.until)
+SELECT (SELECT threads FROM counted ORDER BY ts LIMIT 1) AS a, (SELECT threads FROM counted ORDER BY ts DESC LIMIT 1) AS z, e.vms - b.vms AS space, e.rss - b.rss AS in_use, (e.ts - b.ts) / 1e9 AS took
+FROM (SELECT * FROM held ORDER BY ts LIMIT 1) b, (SELECT * FROM held ORDER BY ts DESC LIMIT 1) e;
 SELECT CASE WHEN seconds <= 10
   THEN iif(worked <= 10, printf('too short to say: %.1f s were recorded after the program had begun its work', worked), printf('too little to say: memory was read in %.1f of the %.1f s of its work', seconds, worked))
     || printf(', at most %.0f MB', (SELECT max(memory_mb) FROM memory_usage))
   WHEN how IN ('steady', 'late') THEN printf('%s grows by %.2f MB a minute%s, to %.0f MB', who, slope * 60 / 1e6, iif(how = 'late', ' since ' || strftime('%H:%M:%S', since, 'unixepoch'), ''), most / 1e6)
     || coalesce((SELECT printf(', %.0f %% of it in shared memory or mapped files', min(100, 100.0 * (max(m.shared) - min(m.shared)) / more)) FROM file f JOIN trace_file t ON t.id = f.id JOIN memory_sample m ON m.id BETWEEN t.first_id AND t.last_id
-      WHERE f.process = growth.process AND m.ts / 1e9 BETWEEN growth.since AND growth.until HAVING max(m.shared) - min(m.shared) > 0.2 * more), '')
+      WHERE f.process = first.process AND m.ts / 1e9 BETWEEN first.since AND first.until HAVING max(m.shared) - min(m.shared) > 0.2 * more), '')
   WHEN how = 'once' THEN printf('nowhere steadily: %s took %.0f MB more by %s, and has not grown since (at most %.0f MB)', who, more / 1e6, strftime('%H:%M:%S', until, 'unixepoch'), most / 1e6)
   WHEN how = 'swings' THEN printf('nowhere steadily: %s goes up and down (between %.0f MB and %.0f MB)', who, least / 1e6, most / 1e6)
-  ELSE printf('nowhere much: the largest growth is %.2f MB a minute (%s, at most %.0f MB)', slope * 60 / 1e6, coalesce('rank ' || rank || ', ', '') || coalesce('process ' || pid, 'not named'), most / 1e6) END AS answer
-FROM growth ORDER BY seconds > 10 DESC, how IN ('steady', 'late') DESC, how IS NOT NULL DESC, iif(how IS NULL, slope, more) DESC, seconds DESC LIMIT 1;
+  ELSE printf('nowhere much: the largest growth is %.2f MB a minute (%s, at most %.0f MB)', slope * 60 / 1e6, coalesce('rank ' || rank || ', ', '') || coalesce('process ' || pid, 'not named'), most / 1e6) END
+  || coalesce((SELECT printf('; it has %d threads at its end, %d more than when its work began (view threads)', z, z - a) FROM beside WHERE z - a >= 20 AND z > 1.5 * a), '')
+  || coalesce((SELECT printf('; its address space grows by %.0f MB a minute, of which hardly any is in use', space * 60 / 1e6 / took) FROM beside WHERE took > 10 AND space > 500e6 AND space > 5 * in_use), '')
+  || iif(seconds > 10 AND how IN ('steady', 'late'), '; which code allocates it is not recorded', '') AS answer
+FROM first;
 --= by process: resident memory (growth: of what is not given back again, from the first step's end to the last's; without steps, in the later half, after the imports)
 SELECT g.rank, g.pid, round(g.slope * 60 / 1e6, 3) AS mb_per_minute, round(g.most / 1e6, 1) AS most_mb, round(g.seconds, 1) AS seconds,
   (SELECT round(m.rss / 1e6, 1) FROM file f CROSS JOIN memory_usage m ON m.trace_id = f.id WHERE f.process = g.process ORDER BY m.timestamp LIMIT 1) AS first_mb,

@@ -368,7 +368,7 @@ MEANINGS = {
     ("trigger_stacks", "is_cause"): "1: the trigger happened in this thread",
     ("trigger_stacks", "kind"): "slow_step, hang, exception, fatal, term",
     ("trigger_stacks", "trigger_id"): "number of the trigger, as in view triggers",
-    ("triggers", "kind"): "what happened: slow_step, hang, exception, fatal (a signal such as SIGSEGV), term (SIGTERM), or 'killed': the process was killed before it could record why",
+    ("triggers", "kind"): "what happened: slow_step, hang, exception, fatal (a signal such as SIGSEGV), term (SIGTERM, or another signal that is sent to end a process and that it does not handle: SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU), or 'killed': the process was killed before it could record why",
     ("triggers", "stacks"): "number of threads whose stacks were taken then (view trigger_stacks)",
     ("triggers", "step"): "number of the training step in progress; NULL: none, or not known",
     ("triggers", "text"): "further lines, such as a traceback; NULL: none",
