@@ -85,7 +85,7 @@ CREATE VIEW trigger_stacks AS
 SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.tid AS is_cause,
   n.key + 16 * p.key - (p.key > 0) * (-k.depth & 15) AS depth,
   r.name AS func, coalesce(r.file, r.module) AS file, r.line AS lineno,
-  CASE r.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type,
+  CASE r.type WHEN 0 THEN 'Python' WHEN 1 THEN 'Native' END AS frame_type,
   CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state, s.flags >> 1 & 1 AS gil,
   s.stack AS stack_id, t.id AS trace_id, t.pid
 FROM trace_file t

@@ -91,14 +91,14 @@ static void processor(void **state) {
         "INSERT INTO cpu VALUES(K(1, 1), S(1), 100000, 50000, 3, 5, 6, 7, 8, 1000, 500),"
         " (K(1, 2), S(3), 1100000, 250000, 4, 15, 16, 17, 18, 2000, 1000),"
         " (K(1, 3), S(3), 1200000, 250000, 4, 15, 16, 17, 18, 2000, 1000),"
-        " (K(2, 1), S(5), 7000000, 9000000, 1, 0, 0, 0, 0, 0, 0),"
+        " (K(2, 1), S(11), 7000000, 9000000, 1, 0, 0, 0, 0, 0, 0),"
         " (K(3, 1), S(1), 0, 0, 1, 0, 0, 0, 0, 0, 0), (K(3, 2), S(8), 1000000, 2000000, 1, 0, 0, 0, 0, 0, 0),"
         " (K(4, 1), S(12), 2000000, 6000000, 1, 0, 0, 0, 0, 0, 0)");
     says(db,
          "SELECT trace_id, pid, rank, timestamp, cpu_percent, user_percent, system_percent,"
          " user_seconds, system_seconds FROM cpu_utilization WHERE trace_id <> 3 ORDER BY 1, 4, 8",
          "1,10,0,1.0,,,,0.1,0.05 1,10,0,3.0,60.0,50.0,10.0,1.1,0.25 1,10,0,3.0,,,,1.2,0.25"
-         " 2,20,1,5.0,,,,7.0,9.0 4,30,2,12.0,125.0,25.0,100.0,2.0,6.0");
+         " 2,20,1,11.0,,,,7.0,9.0 4,30,2,12.0,125.0,25.0,100.0,2.0,6.0");
     says(db,
          "SELECT threads, voluntary_switches, involuntary_switches, minor_faults, major_faults,"
          " agent_seconds FROM cpu_utilization WHERE trace_id = 1 AND timestamp = 1",
@@ -113,14 +113,14 @@ static void input_and_output(void **state) {
     run(db,
         "INSERT INTO io(id, ts, rchar, wchar, syscr, syscw, read_bytes, write_bytes) VALUES"
         " (K(1, 1), S(1), 10, 20, 30, 40, 50, 60), (K(1, 2), S(3), 110, 220, 31, 41, 350, 460), (K(1, 3), S(3), 111, 220, 31, 41, 350, 460),"
-        " (K(2, 1), S(5), 1, 2, 3, 4, 5, 6),"
+        " (K(2, 1), S(11), 1, 2, 3, 4, 5, 6),"
         " (K(3, 1), S(1), 0, 0, 0, 0, 0, 0), (K(3, 2), S(8), 10, 20, 0, 0, 30, 40), (K(4, 1), S(12), 50, 100, 0, 0, 150, 200)");
     says(
         db,
         "SELECT trace_id, pid, rank, timestamp, rchar, wchar, syscr, syscw, read_bytes, write_bytes, rchar_rate,"
         " wchar_rate, read_rate, write_rate FROM io_statistics WHERE trace_id <> 3 ORDER BY 1, 4, 5",
         "1,10,0,1.0,10,20,30,40,50,60,,,, 1,10,0,3.0,110,220,31,41,350,460,50.0,100.0,150.0,200.0"
-        " 1,10,0,3.0,111,220,31,41,350,460,,,, 2,20,1,5.0,1,2,3,4,5,6,,,, 4,30,2,12.0,50,100,0,0,150,200,10.0,20.0,30.0,40.0");
+        " 1,10,0,3.0,111,220,31,41,350,460,,,, 2,20,1,11.0,1,2,3,4,5,6,,,, 4,30,2,12.0,50,100,0,0,150,200,10.0,20.0,30.0,40.0");
     sqlite3_close(db);
 }
 
@@ -132,7 +132,7 @@ static void network(void **state) {
     run(db,
         "INSERT INTO network(id, ts, interface, rx_bytes, tx_bytes, rx_packets, tx_packets, rx_errors, tx_errors) VALUES"
         " (K(1, 1), S(1), 'eth0', 100, 200, 3, 4, 5, 6), (K(1, 2), S(1), 'lo', 7, 7, 1, 1, 0, 0), (K(1, 3), S(3), 'eth0', 300, 600, 30, 40, 50, 60),"
-        " (K(1, 4), S(3), 'lo', 7, 9, 1, 1, 0, 0), (K(2, 1), S(4), 'lo', 1, 1, 1, 1, 0, 0), (K(3, 1), S(8), 'eth0', 0, 0, 0, 0, 0, 0), (K(3, 2), S(8), 'lo', 4, 4, 0, 0, 0, 0),"
+        " (K(1, 4), S(3), 'lo', 7, 9, 1, 1, 0, 0), (K(2, 1), S(11), 'lo', 1, 1, 1, 1, 0, 0), (K(3, 1), S(8), 'eth0', 0, 0, 0, 0, 0, 0), (K(3, 2), S(8), 'lo', 4, 4, 0, 0, 0, 0),"
         " (K(4, 1), S(12), 'eth0', 40, 80, 0, 0, 0, 0), (K(4, 2), S(12), 'lo', 8, 12, 0, 0, 0, 0)");
     says(
         db,
@@ -235,7 +235,7 @@ static void triggers_and_failures(void **state) {
 
     (void)state;
     run(db,
-        "UPDATE trace_file SET end_reason = 'killed', signal = iif(id = 1, 9, NULL) WHERE id <> 3");
+        "UPDATE trace_file SET end_reason = 'killed', signal = iif(id = 1, 9, NULL), program = iif(id = 1, 1, program) WHERE id <> 3");
     run(db,
         "INSERT INTO thread(id, trace, tid, name, start_ts, samples, running, cpu_us) VALUES(K(1, 1), 1, 10, 'first', S(1), 0, 0, 0), (K(1, 2), 1, 10, 'second', S(2), 0, 0, 0),"
         " (K(1, 3), 1, 11, 'x', S(1), 0, 0, 0)");
@@ -260,29 +260,29 @@ static void triggers_and_failures(void **state) {
     sqlite3_close(db);
 }
 
-/* Two threads' stacks at one trigger; of two samples of one thread the first counts. The files of one recording are one process. */
+/* Two threads' stacks at one trigger; of two samples of one thread then the first counts, and a stack that could not be read is nothing. The files of one recording are one process. */
 static void stacks_of_a_trigger(void **state) {
     sqlite3 *db = made(0);
 
     (void)state;
     run(db,
         "INSERT INTO thread(id, trace, tid, name, start_ts, samples, running, cpu_us) VALUES(K(3, 1), 3, 30, 'main', S(1), 0, 0, 0), (K(4, 2), 4, 31, 'loader', S(1), 0, 0, 0),"
-        " (K(1, 1), 1, 30, 'stranger', S(1), 0, 0, 0)");
+        " (K(1, 1), 1, 30, 'stranger', S(1), 0, 0, 0), (K(4, 3), 4, 32, 'unread', S(1), 0, 0, 0)");
     run(db,
         "INSERT INTO frame VALUES(1, 1, 11, 'a.py', 0, 'inner', NULL), (2, 2, 12, NULL, 1, 'outer', 'lib.so')");
     run(db, "INSERT INTO part VALUES(1, '[1,2]'), (2, '[2]')");
     run(db,
         "INSERT INTO stack VALUES(1, 2, 1, 0, 'inner', 'a.py', 11, 0, '[1]'), (2, 1, 2, NULL, 'outer', 'lib.so', 12, 1, '[2]')");
     run(db,
-        "INSERT INTO sample(id, ts, thread, stack, cpu_us, count, flags) VALUES(K(3, 1), S(9), 1, 1, 0, 0, 3), (K(3, 2), S(9), 1, 2, 0, 0, 0), (K(4, 1), S(9), 2, 2, 0, 0, 0),"
-        " (K(4, 2), S(9), 2, 1, 0, 1, 0), (K(1, 1), S(9), 1, 1, 0, 0, 0)");
+        "INSERT INTO sample(id, ts, thread, stack, cpu_us, count, flags) VALUES(K(3, 0), S(8), 1, 1, 0, 0, 3), (K(3, 1), S(9), 1, 1, 0, 0, 3), (K(3, 2), S(9), 1, 2, 0, 0, 0), (K(4, 1), S(9), 2, 2, 0, 0, 0),"
+        " (K(4, 2), S(9), 2, 1, 0, 1, 0), (K(4, 3), S(9), 3, NULL, 0, 0, 0), (K(1, 1), S(9), 1, 1, 0, 0, 0)");
     run(db, "INSERT INTO trigger_event VALUES(K(4, 5), S(9.5), 'hang', 30, NULL, S(9), '', NULL)");
     says(
         db,
         "SELECT kind, rank, tid, thread, is_cause, depth, func, file, lineno, frame_type, state, gil, stack_id, trace_id, pid FROM trigger_stacks ORDER BY tid, depth",
         "hang,2,30,main,1,0,inner,a.py,11,Python,running,1,1,4,30 hang,2,30,main,1,1,outer,lib.so,12,Native,running,1,1,4,30"
-        " hang,2,31,loader,0,0,outer,lib.so,12,Native,idle,0,2,4,30");
-    says(db, "SELECT stacks FROM triggers WHERE kind = 'hang'", "2");
+        " hang,2,31,loader,0,0,outer,lib.so,12,Native,idle,0,2,4,30 hang,2,32,unread,0,,,,,,idle,0,,4,30");
+    says(db, "SELECT stacks FROM triggers WHERE kind = 'hang'", "3");
     sqlite3_close(db);
 }
 
