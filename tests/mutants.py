@@ -40,7 +40,7 @@ UNITS = {  # unit programs that use these libraries as a whole
     "writer": "rows ring writer live segment finish disk block golden reader",
     "agent/pywalk": "pywalk debug_offsets", "gdbplugin": "inspect_pure inspect_process",
     "converter": "convert reader vtab golden symbols torch tables merge",
-    "converter/schema": "views goes_on joined rotation_rows torch_append torch_rotation",
+    "converter/schema": "views views_jobs goes_on joined rotation_rows torch_append torch_rotation",
 }
 E2E = (  # the longest folder name that matches
     ("agent", "test_agent.py test_agent_records.py test_sampler_signals.py"), ("agent/comm", "test_comm.py"),
