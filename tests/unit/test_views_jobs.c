@@ -129,7 +129,7 @@ static void steps_and_modules(void **state) {
         "INSERT INTO torch_module VALUES(K(1, 16), 'net forward', 'net', 'Net'), (K(1, 17), 'fc forward', 'fc', 'Linear'), (K(1, 18), 'fc backward', 'fc', 'Linear'), (K(1, 3), 'optimizer step', 'optimizer step', NULL)");
     run(db,
         "INSERT INTO torch_call VALUES(K(1, 21), S(2), S(2), 1, 0, 16, 3, NULL, 0, 0, 5, 0, NULL), (K(1, 23), S(2.25), S(0.5), 1, 0, 17, 4, 2, 1, 2, 5, 1, NULL), (K(1, 24), S(4), S(0.25), 1, 1, 18, 4, NULL, 0, 1, 5, 2, 99),"
-        " (K(1, 25), S(7), NULL, 1, 0, 17, 5, NULL, 0, 4, NULL, 0, NULL), (K(1, 26), S(5), S(1), 1, 3, 3, NULL, NULL, 0, 0, 5, 3, NULL)");
+        " (K(1, 25), S(7), NULL, 1, 0, 17, 5, NULL, 0, 4, NULL, 0, NULL), (K(1, 26), S(5), S(1), 1, 3, 3, NULL, NULL, 0, 0, 5, 3, NULL), (K(1, 27), S(5), S(1), 1, 3, 3, NULL, NULL, 0, 0, 5, 3, NULL)");
     says(
         db,
         "SELECT timestamp, step, seq, module, stage, duration, parent, depth, thread, type, recomputed, failed, call, tid, row_id & 255, parent_id & 255, call_tid, phase FROM torch_trace ORDER BY 1",
@@ -152,7 +152,7 @@ static void steps_and_modules(void **state) {
     says(
         db,
         "SELECT timestamp, operation_name, duration_ms, step, rank, trace_id, pid FROM profiling_data WHERE trace_id = 1 ORDER BY 1, 2",
-        "2.0,a,500.0,,0,1,10 2.0,net forward,2000.0,5,0,1,10 2.25,fc forward,500.0,5,0,1,10 3.0,sp,500.0,,0,1,10 4.0,fc backward,250.0,5,0,1,10 5.0,optimizer step,1000.0,5,0,1,10 5.5,a,250.0,,0,1,10");
+        "2.0,a,500.0,,0,1,10 2.0,net forward,2000.0,5,0,1,10 2.25,fc forward,500.0,5,0,1,10 3.0,sp,500.0,,0,1,10 4.0,fc backward,250.0,5,0,1,10 5.0,optimizer step,1000.0,5,0,1,10 5.0,optimizer step,1000.0,5,0,1,10 5.5,a,250.0,,0,1,10");
     says(db, "SELECT count(*) FROM memory_allocations", "0");
     sqlite3_close(db);
 }
