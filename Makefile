@@ -227,6 +227,7 @@ $(O)/tests/unit/%: $(O)/obj/tests/unit/%.o $(LIBS_STATIC)
 	$(Q)$(CC) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(ALL_LDFLAGS) -lcmocka -lsqlite3 -lzstd -lpcre2-8 -ldw -lelf -lcjson -lm -lpthread -ldl
 $(O)/tests/unit/test_numbers: $(O)/obj/tools/numbers.o
 $(O)/tests/unit/test_time_range: $(O)/obj/tools/time_range.o
+$(O)/tests/unit/test_thin: $(O)/obj/tools/thin.o
 $(O)/tests/unit/test_stepped: $(O)/obj/tools/pack_write.o
 $(O)/tests/unit/test_protobuf: $(O)/obj/tools/export/protobuf.o $(O)/obj/traces/visible.o $(O)/obj/traces/map.o
 $(O)/tests/bench/%: $(O)/obj/tests/bench/%.o $(LIBS_STATIC)

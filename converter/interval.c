@@ -26,6 +26,7 @@ double interval_unit(const char *p, size_t n) {
                  {"m", 60},
                  {"hour", 3600},
                  {"hr", 3600},
+                 {"hrs", 3600},
                  {"h", 3600},
                  {"day", 86400},
                  {"d", 86400},
@@ -57,8 +58,7 @@ static int clock_length(const char *p, size_t n, double *seconds) {
     double s = 0;
     int minus = n && *p == '-', used = 0, more = 0;
 
-    if (n >= sizeof text)
-        return 0;
+    n = n < sizeof text ? n : sizeof text - 1; /* what follows it may be long */
     memcpy(text, p, n);
     text[n] = 0;
     if (!isdigit((unsigned char)text[minus]) ||

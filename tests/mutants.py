@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether tests notice errors: changes one line of C at a time, in a copy of the tree, and runs the tests of the changed file.
+"""Checks whether tests notice errors: changes one line of C or SQL at a time, in a copy of the tree, and runs the tests of the changed file.
 
     make mutants                                two mutants of each C file that a unit program covers: half an hour or so
     make mutants FILES='writer/encode.c agent/unwind/rules.c' N=20 SEED=7
@@ -8,7 +8,8 @@
 
 A mutant is a line with an operator reversed, a number changed by one, a condition made always or never true, or a statement left out; comments,
 strings and preprocessor lines stay. It is killed if a test fails, crashes or hangs; one that does not compile does not count. The same seed
-makes the same mutants. Of survivors the line is shown before and after the change: some cannot be noticed at all (another size of a buffer);
+makes the same mutants. The SQL of converter/schema has mutants of its own (another comparison or aggregate, a term or column left out, an inner instead
+of an outer join, another unit or order). Of survivors the line is shown before and after the change: some cannot be noticed at all (another size of a buffer);
 the others show which tests are missing.
 
 The tests are the unit programs that include the file or its header (as their .d files say), and those of its folder in UNITS. With --e2e (make
@@ -27,6 +28,7 @@ import resource
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,7 @@ UNITS = {  # unit programs that use these libraries as a whole
     "writer": "rows ring writer live segment finish disk block golden reader",
     "agent/pywalk": "pywalk debug_offsets", "gdbplugin": "inspect_pure inspect_process",
     "converter": "convert reader vtab golden symbols torch tables merge",
+    "converter/schema": "views views_jobs goes_on joined rotation_rows torch_append torch_rotation",
 }
 E2E = (  # the longest folder name that matches
     ("agent", "test_agent.py test_agent_records.py test_sampler_signals.py"), ("agent/comm", "test_comm.py"),
@@ -55,27 +58,54 @@ SWAPS = [(r" == ", " != "), (r" != ", " == "), (r" <= ", " < "), (r" < ", " <= "
          (r"\breturn (?!NULL;)[^;]+;", "return 0;"), (NUMBER, lambda m: str(int(m.group(1)) + 1)), (r"\b(memcpy|memset|memmove)\(.*\);$", ";"),
          (r"^(\s+)[\w>.\[\]-]+ [|&+^-]?= [^;{]+;$", r"\1;"), (r"^(\s+)[a-z_]\w+\([^;]*\);$", r"\1;")]
 
+SQL_SWAPS = [(r" = ", " <> "), (r" IS ", " IS NOT "), (r" IS NOT ", " IS "), (r" <= ", " < "), (r" < ", " <= "), (r" >= ", " > "), (r" > ", " >= "), (r" AND ", " OR "),
+             (r" OR ", " AND "), (r"(?<=[( ])NOT ", ""), (r" AND [^()]+$", ""), (r"\bWHERE [^()]+? AND ", "WHERE "), (r"\bmax\(", "min("), (r"\bmin\(", "max("), (r"\bsum\(", "max("),
+             (r"\bcount\(DISTINCT ", "count("), (r" DESC\b", ""), (r"\bLEFT JOIN\b", "JOIN"), (r"\bUNION ALL\b", "UNION"), (r" \+ ", " - "), (r" - ", " + "), (r" & ", " | "),
+             (r" \* ", " + "), (r"\b1e9\b", "1e6"), (r"\b1e6\b", "1e9"), (r"\bcoalesce\(([^(),]+), [^()]+\)", r"\1"), (r"\bELSE [^()]+? END", "END"), (r", [a-z]\.\w+ (?=AS)", ", NULL "),
+             (r"PARTITION BY \w+, ", "PARTITION BY "), (r"GROUP BY \w+, ", "GROUP BY "), (r", t\.(pid|rank)\b", ", t.id"), (r"(?<!LIMIT )" + NUMBER, lambda m: str(int(m.group(1)) + 1))]
+
 
 def programs():
     """Programs that end-to-end tests run beside the product. Some are linked with its libraries, and so with a mutant."""
     return ["build/" + str(p.relative_to(REPO))[:-2] for p in sorted((REPO / "tests/programs").glob("*.c"))]
 
 
-def code_only(text):
+def code_only(text, is_sql=False):
     """Returns the text with comments, strings and preprocessor lines replaced by blanks, so that everything else stays in its place."""
     blank = lambda m: re.sub(r"[^\n]", " ", m.group())
+    if is_sql:
+        return re.sub(r"--[^\n]*|'[^'\n]*'", blank, text)
     text = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
     return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.M)
+
+
+def refused(path, text):
+    """Returns the views that SQLite does not accept when the file of the schema has this text; None: it is not even SQL."""
+    parts = {p: p.read_text() for p in sorted((REPO / path).parent.glob("*.sql"))}
+    parts[REPO / path] = text
+    db = sqlite3.connect(":memory:")
+    try:
+        db.executescript("\n".join(parts.values()).split("--@ after load")[0])
+    except sqlite3.Error:
+        return None
+    views = set()
+    for name, in db.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+        try:
+            db.execute('SELECT * FROM "%s" LIMIT 0' % name)
+        except sqlite3.Error:
+            views.add(name)
+    return views
 
 
 def mutants_of(path, n, seed):
     """Returns [(line number, the line before, the line after)], each for another place."""
     text = (REPO / path).read_text()
-    lines, plain, found = text.split("\n"), code_only(text).split("\n"), []
+    is_sql = path.endswith(".sql")
+    lines, plain, found = text.split("\n"), code_only(text, is_sql).split("\n"), []
     for number, line in enumerate(plain):
         if re.match(r"\s*(static )?(inline )?(const )?(struct|enum|union|typedef)\b[^=;]*[{;]?$", line) or "static_assert" in line:
             continue  # declarations
-        for pattern, into in SWAPS:
+        for pattern, into in SQL_SWAPS if is_sql else SWAPS:
             for m in re.finditer(pattern, line):
                 after = lines[number][:m.start()] + m.expand(into) if isinstance(into, str) else lines[number][:m.start()] + into(m)
                 after += lines[number][m.end():]
@@ -85,10 +115,14 @@ def mutants_of(path, n, seed):
     rng.shuffle(found)
     chosen, places = [], set()
     for mutant in found:
+        if len(chosen) == n:
+            break
+        if is_sql and refused(path, "\n".join(lines[:mutant[0]] + [mutant[2]] + lines[mutant[0] + 1:])) != refused(path, text):
+            continue
         if mutant[0] not in places:
             places.add(mutant[0])
             chosen.append(mutant)
-    return chosen[:n]
+    return chosen
 
 
 class Tree:
@@ -167,7 +201,7 @@ class Tree:
 
 
 def main():
-    ap = argparse.ArgumentParser(usage="tests/mutants.py [-n N] [--seed S] [--jobs J] [--e2e[=ARGUMENTS OF PYTEST]] [FILE.c ...]")
+    ap = argparse.ArgumentParser(usage="tests/mutants.py [-n N] [--seed S] [--jobs J] [--e2e[=ARGUMENTS OF PYTEST]] [FILE.c ...] [converter/schema/FILE.sql ...]")
     ap.add_argument("-n", type=int, default=2, help="mutants of each file")
     ap.add_argument("--seed", default="1")
     ap.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

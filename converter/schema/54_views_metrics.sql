@@ -32,9 +32,9 @@ FROM network n CROSS JOIN trace_file t ON t.id = n.id >> 40;
 -- recording itself cost.
 CREATE VIEW cpu_utilization AS
 SELECT c.ts / 1e9 AS timestamp,
-  (SELECT ((c.user_us - p.user_us) + (c.system_us - p.system_us)) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS cpu_percent,
-  (SELECT (c.user_us - p.user_us) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS user_percent,
-  (SELECT (c.system_us - p.system_us) / (nullif(c.ts - p.ts, 0) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS system_percent,
+  (SELECT ((c.user_us - p.user_us) + (c.system_us - p.system_us)) / ((c.ts - p.ts) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS cpu_percent,
+  (SELECT (c.user_us - p.user_us) / ((c.ts - p.ts) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS user_percent,
+  (SELECT (c.system_us - p.system_us) / ((c.ts - p.ts) / 1e9) * 1e-4 FROM cpu p WHERE p.id = (SELECT b.before FROM cpu_before b WHERE b.id = c.id)) AS system_percent,
   c.user_us / 1e6 AS user_seconds, c.system_us / 1e6 AS system_seconds, c.threads,
   c.voluntary AS voluntary_switches, c.involuntary AS involuntary_switches,
   c.minor_faults, c.major_faults, (c.agent_us + c.handler_us) / 1e6 AS agent_seconds,
@@ -44,10 +44,10 @@ FROM trace_file t JOIN cpu c ON c.id BETWEEN t.first_id AND t.last_id;
 -- Counters since the start of the process, and bytes per second since the previous row.
 CREATE VIEW io_statistics AS
 SELECT i.ts / 1e9 AS timestamp, i.read_bytes, i.write_bytes, i.rchar, i.wchar, i.syscr, i.syscw,
-  (SELECT (i.read_bytes - p.read_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS read_rate,
-  (SELECT (i.write_bytes - p.write_bytes) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS write_rate,
-  (SELECT (i.rchar - p.rchar) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS rchar_rate,
-  (SELECT (i.wchar - p.wchar) / (nullif(i.ts - p.ts, 0) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS wchar_rate,
+  (SELECT (i.read_bytes - p.read_bytes) / ((i.ts - p.ts) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS read_rate,
+  (SELECT (i.write_bytes - p.write_bytes) / ((i.ts - p.ts) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS write_rate,
+  (SELECT (i.rchar - p.rchar) / ((i.ts - p.ts) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS rchar_rate,
+  (SELECT (i.wchar - p.wchar) / ((i.ts - p.ts) / 1e9) FROM io p WHERE p.id = (SELECT b.before FROM io_before b WHERE b.id = i.id)) AS wchar_rate,
   t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN io i ON i.id BETWEEN t.first_id AND t.last_id;
 
@@ -55,8 +55,8 @@ FROM trace_file t JOIN io i ON i.id BETWEEN t.first_id AND t.last_id;
 CREATE VIEW network_statistics AS
 SELECT n.ts / 1e9 AS timestamp, n.interface, n.rx_bytes, n.tx_bytes, n.rx_packets, n.tx_packets,
   n.rx_errors, n.tx_errors,
-  (SELECT (n.rx_bytes - p.rx_bytes) / (nullif(n.ts - p.ts, 0) / 1e9) FROM network p WHERE p.id = (SELECT b.before FROM network_before b WHERE b.id = n.id)) AS rx_rate,
-  (SELECT (n.tx_bytes - p.tx_bytes) / (nullif(n.ts - p.ts, 0) / 1e9) FROM network p WHERE p.id = (SELECT b.before FROM network_before b WHERE b.id = n.id)) AS tx_rate,
+  (SELECT (n.rx_bytes - p.rx_bytes) / ((n.ts - p.ts) / 1e9) FROM network p WHERE p.id = (SELECT b.before FROM network_before b WHERE b.id = n.id)) AS rx_rate,
+  (SELECT (n.tx_bytes - p.tx_bytes) / ((n.ts - p.ts) / 1e9) FROM network p WHERE p.id = (SELECT b.before FROM network_before b WHERE b.id = n.id)) AS tx_rate,
   t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN network n ON n.id BETWEEN t.first_id AND t.last_id;
 

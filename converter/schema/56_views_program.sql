@@ -31,14 +31,19 @@ SELECT v.ts / 1e9 AS timestamp, v.step, v.func, v.name, v.value,
   CASE v.at WHEN 0 THEN 'step' ELSE 'return' END AS at, t.id AS trace_id, t.pid, t.rank
 FROM trace_file t JOIN variable v ON v.id BETWEEN t.first_id AND t.last_id;
 
--- The values of view variables, with a row for each step: variables of the usual names as columns, and all of them in `data` (JSON).
+-- The values of view variables, with a row for each step: variables of the usual names as columns (of several the first that has a value), and all of them in `data` (JSON).
 CREATE VIEW training_logs_made AS
 SELECT max(timestamp) AS timestamp,
-  max(CASE WHEN name IN ('epoch', 'ep', 'epoch_num', 'self.epoch', 'self.current_epoch') THEN value END) AS epoch,
+  coalesce(max(value) FILTER (WHERE name = 'epoch'), max(value) FILTER (WHERE name = 'ep'), max(value) FILTER (WHERE name = 'epoch_num'),
+    max(value) FILTER (WHERE name = 'self.epoch'), max(value) FILTER (WHERE name = 'self.current_epoch')) AS epoch,
   step,
-  max(CASE WHEN name IN ('loss', 'train_loss', 'total_loss', 'self.loss') THEN value END) AS loss,
-  max(CASE WHEN name IN ('acc', 'acc1', 'accuracy', 'top1', 'train_acc', 'self.acc', 'self.accuracy') THEN value END) AS accuracy,
-  max(CASE WHEN name IN ('lr', 'learning_rate', 'self.lr', 'self.learning_rate') THEN value END) AS lr,
+  coalesce(max(value) FILTER (WHERE name = 'loss'), max(value) FILTER (WHERE name = 'train_loss'), max(value) FILTER (WHERE name = 'total_loss'),
+    max(value) FILTER (WHERE name = 'self.loss')) AS loss,
+  coalesce(max(value) FILTER (WHERE name = 'accuracy'), max(value) FILTER (WHERE name = 'acc'), max(value) FILTER (WHERE name = 'acc1'),
+    max(value) FILTER (WHERE name = 'top1'), max(value) FILTER (WHERE name = 'train_acc'), max(value) FILTER (WHERE name = 'self.acc'),
+    max(value) FILTER (WHERE name = 'self.accuracy')) AS accuracy,
+  coalesce(max(value) FILTER (WHERE name = 'lr'), max(value) FILTER (WHERE name = 'learning_rate'), max(value) FILTER (WHERE name = 'self.lr'),
+    max(value) FILTER (WHERE name = 'self.learning_rate')) AS lr,
   json_group_object(name, CASE value WHEN 1e999 THEN json('1e999') WHEN -1e999 THEN json('-1e999') ELSE value END) AS data,
   max(trace_id) AS trace_id, pid, rank
 FROM (SELECT coalesce(t.program, t.id) AS program, v.trace_id, v.pid, v.rank, v.step, v.name, v.value, max(v.timestamp) AS timestamp
@@ -80,7 +85,7 @@ CREATE VIEW trigger_stacks AS
 SELECT e.id AS trigger_id, e.kind, t.rank, h.tid, h.name AS thread, h.tid = e.tid AS is_cause,
   n.key + 16 * p.key - (p.key > 0) * (-k.depth & 15) AS depth,
   r.name AS func, coalesce(r.file, r.module) AS file, r.line AS lineno,
-  CASE r.type WHEN 0 THEN 'Python' ELSE 'Native' END AS frame_type,
+  CASE r.type WHEN 0 THEN 'Python' WHEN 1 THEN 'Native' END AS frame_type,
   CASE WHEN s.flags & 1 THEN 'running' ELSE 'idle' END AS state, s.flags >> 1 & 1 AS gil,
   s.stack AS stack_id, t.id AS trace_id, t.pid
 FROM trace_file t
