@@ -58,7 +58,7 @@ SWAPS = [(r" == ", " != "), (r" != ", " == "), (r" <= ", " < "), (r" < ", " <= "
          (r"\breturn (?!NULL;)[^;]+;", "return 0;"), (NUMBER, lambda m: str(int(m.group(1)) + 1)), (r"\b(memcpy|memset|memmove)\(.*\);$", ";"),
          (r"^(\s+)[\w>.\[\]-]+ [|&+^-]?= [^;{]+;$", r"\1;"), (r"^(\s+)[a-z_]\w+\([^;]*\);$", r"\1;")]
 
-SQL_SWAPS = [(r" = ", " <> "), (r" IS ", " IS NOT "), (r" IS NOT ", " IS "), (r" <= ", " < "), (r" < ", " <= "), (r" >= ", " > "), (r" > ", " >= "), (r" AND ", " OR "),
+SQL_SWAPS = [(r" = ", " <> "), (r" IS (?!NOT)", " IS NOT "), (r" IS NOT ", " IS "), (r" <= ", " < "), (r" < ", " <= "), (r" >= ", " > "), (r" > ", " >= "), (r" AND ", " OR "),
              (r" OR ", " AND "), (r"(?<=[( ])NOT ", ""), (r" AND [^()]+$", ""), (r"\bWHERE [^()]+? AND ", "WHERE "), (r"\bmax\(", "min("), (r"\bmin\(", "max("), (r"\bsum\(", "max("),
              (r"\bcount\(DISTINCT ", "count("), (r" DESC\b", ""), (r"\bLEFT JOIN\b", "JOIN"), (r"\bUNION ALL\b", "UNION"), (r" \+ ", " - "), (r" - ", " + "), (r" & ", " | "),
              (r" \* ", " + "), (r"\b1e9\b", "1e6"), (r"\b1e6\b", "1e9"), (r"\bcoalesce\(([^(),]+), [^()]+\)", r"\1"), (r"\bELSE [^()]+? END", "END"), (r", [a-z]\.\w+ (?=AS)", ", NULL "),
