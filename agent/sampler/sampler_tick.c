@@ -226,11 +226,12 @@ static uint32_t sample_thread(struct sampler_table *s, struct sampled *t, const 
         live_lose(s->live, TRACE_LOST_unanswered, ticks);
         if (cpu > t->seen + BUSY_MAX_NS) /* no handler takes that long: it was left by longjmp */
             sampled_new_request(t);
-        return s->coarse || sampled_cpu(t, &again) || again != cpu; /* 0: no CPU */
+        return s->coarse || sampled_cpu(t, &again) || again != cpu; /* 0: waits for a CPU */
     }
     if (posted) {
         int barely = cpu < t->request->cpu + s->period / 4; /* has hardly run since it was asked */
-        int still = cpu == t->seen && !s->coarse;           /* not since the last tick: same mask */
+        /* It has not run since the last tick: so its signal mask has not changed either. */
+        int still = cpu == t->seen && !s->coarse;
         unsigned at = still ? SAMPLED_PENDING : sampled_signals(s, t);
         if (at & SAMPLED_PENDING && at & SAMPLED_BLOCKED) {
             handler_unpend(t->request);

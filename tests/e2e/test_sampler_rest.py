@@ -290,7 +290,7 @@ def test_who_waits_for_a_cpu_is_looked_at_less_often(build, spawn, convert, sql,
             os.sched_setaffinity(busy[-1].pid, cpu)
         os.sched_setaffinity(pid, cpu)  # the main thread's alone
         seen = []
-        for i in range(16):  # once it loses its CPU before it has got the signal, once after; for how long it ran on in between differs
+        for i in range(16):  # each wait for a CPU begins at another point: before or after the thread has got the signal, or in its handler
             os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
             time.sleep(0.03)
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
